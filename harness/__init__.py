@@ -1,0 +1,1 @@
+"""The harness: how kernels are built, proved, timed, recorded and explained. It knows no study by name."""
