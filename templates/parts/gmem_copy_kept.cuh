@@ -1,0 +1,67 @@
+
+// K and V tiles travel from global memory to a ring of STAGES buffers, last tile first: only that one can be short, and
+// it is copied before the loop, so that no copy in the loop needs a bounds check.
+template <int BLOCK_N, int HEAD_DIM, int STAGES, int THREADS, bool READS_K, bool READS_V>
+struct TileCopies {
+    const u16* k;  // the next tile to copy
+    const u16* v;
+    u32 ring;       // shared address of stage 0: K, then V
+    u32 write_stage;
+    u32 read_stage;
+    int tiles_left;  // to copy
+
+    enum : u32 { TILE_BYTES = BLOCK_N * HEAD_DIM * 2, STAGE_BYTES = 2 * TILE_BYTES };
+
+    __device__ __forceinline__ void start(const u16* k_head, const u16* v_head, u32 shared, int seqlen)
+    {
+        const int last = (seqlen - 1) / BLOCK_N;
+        k = k_head + last * BLOCK_N * HEAD_DIM;
+        v = v_head + last * BLOCK_N * HEAD_DIM;
+        ring = shared;
+        write_stage = read_stage = 0;
+        tiles_left = last + 1;
+        if constexpr (READS_K) {
+            copy_tile_or_zero<BLOCK_N, HEAD_DIM, THREADS>(ring, k, seqlen - last * BLOCK_N);
+        }
+        if constexpr (READS_V) {
+            copy_tile_or_zero<BLOCK_N, HEAD_DIM, THREADS>(ring + TILE_BYTES, v, seqlen - last * BLOCK_N);
+        }
+        advance();
+#pragma unroll
+        for (int ahead = 1; ahead < STAGES - 1; ++ahead) {
+            copy_next();
+        }
+    }
+
+    // Copies one more tile, if there is one. The stage it goes to was read an iteration ago: a barrier lies between.
+    __device__ __forceinline__ void copy_next()
+    {
+        if (tiles_left > 0) {
+            const u32 to = ring + write_stage * STAGE_BYTES;
+            if constexpr (READS_K) {
+                copy_tile<BLOCK_N, HEAD_DIM, THREADS>(to, k);
+            }
+            if constexpr (READS_V) {
+                copy_tile<BLOCK_N, HEAD_DIM, THREADS>(to + TILE_BYTES, v);
+            }
+        }
+        advance();
+    }
+
+    // The group is closed even when it is empty: waiting counts groups.
+    __device__ __forceinline__ void advance()
+    {
+        commit_copies();
+        k -= BLOCK_N * HEAD_DIM;
+        v -= BLOCK_N * HEAD_DIM;
+        --tiles_left;
+        write_stage = write_stage + 1 == STAGES ? 0 : write_stage + 1;
+    }
+
+    // This thread's share of the oldest tile has landed; a barrier makes that true of all.
+    __device__ __forceinline__ void wait() { wait_copies<STAGES - 2>(); }
+
+    // Bytes from the first stage to the one to be read now.
+    __device__ __forceinline__ u32 read_offset() const { return read_stage * STAGE_BYTES; }
+    __device__ __forceinline__ void next_stage() { read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1; }
+};
