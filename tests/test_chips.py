@@ -56,8 +56,10 @@ def test_a_clock_computed_back_from_the_figure_checks_nothing() -> None:
 
 
 def test_every_row_has_a_source_and_a_known_confidence() -> None:
-    graded = [*all_rates().values(), *all_pipes().values(), *all_intervals().values()]
-    sources = [row.source for row in (*all_limits().values(), *all_chips())] + [row.source for row in graded]
+    graded: list[chips.Rate | chips.Pipe | chips.Interval] = []
+    graded += [*all_rates().values(), *all_pipes().values(), *all_intervals().values()]
+    sources = [limits.source for limits in all_limits().values()] + [chip.source for chip in all_chips()]
+    sources += [row.source for row in graded]
     assert len(sources) > 200
     assert min(len(source.strip()) for source in sources) > 5
     for row in graded:
