@@ -180,8 +180,8 @@ def _ratios(
     """Error over bound: 0 where got is the rounded reference, inf where nothing could make it pass."""
     with np.errstate(all="ignore"):
         ratio = np.abs(got - want) / bound
-    # inf - inf and 0/0 are NaN here; whatever is no number, or is judged by equality, has only two outcomes.
-    equality = (bound == 0) | ~np.isfinite(got) | ~np.isfinite(rounded)
+    # A bound of 0 and a reference beyond the type leave two outcomes; a NaN among the outputs leaves one.
+    equality = (bound == 0) | ~np.isfinite(rounded)
     ratio = np.where(equality, np.where(got == rounded, 0.0, np.inf), ratio)
     return np.where(np.isnan(ratio), np.inf, ratio)
 
