@@ -130,7 +130,5 @@ def _find_nvdisasm(home: Path) -> Path | None:
     """The disassembler beside NVRTC, else on PATH, else of an installed toolkit."""
     beside = [home / "bin" / "nvdisasm", home.parent / "cuda_nvdisasm" / "bin" / "nvdisasm"]
     on_path = shutil.which("nvdisasm")
-    for path in (*beside, *((Path(on_path),) if on_path else ()), _TOOLKIT_FOLDER / "bin" / "nvdisasm"):
-        if path.is_file():
-            return path
-    return None
+    places = [*beside, *([Path(on_path)] if on_path else []), _TOOLKIT_FOLDER / "bin" / "nvdisasm"]
+    return next((path for path in places if path.is_file()), None)
