@@ -34,13 +34,16 @@ def make_case(study: Study, levels: Values, configuration: Values, *, set_name: 
 
 
 def default_cases(study: Study, problem: str = "") -> tuple[Case, ...]:
-    """Every case of the study's sets at full's configuration, then the ceiling cases; first mention wins."""
+    """Every case of the study's sets at its first configuration, with the full case each is compared with, then the
+    ceiling cases (the other declared configurations). First mention wins."""
     cases: dict[str, Case] = {}
     ceilings: list[Case] = []
     for set_name, members in study.sets().items():
         for levels in members:
-            first, *others = study.configurations(study.full_of(levels))
+            first, *others = study.configurations(levels)
             case = make_case(study, levels, first, set_name=set_name, problem=problem)
+            full = full_case(study, case)
+            cases.setdefault(full.name, full)
             cases.setdefault(case.name, case)
             ceilings += [make_case(study, levels, c, set_name=CEILING, problem=problem) for c in others]
     for case in ceilings:
@@ -50,9 +53,10 @@ def default_cases(study: Study, problem: str = "") -> tuple[Case, ...]:
 
 
 def full_case(study: Study, case: Case) -> Case:
-    """The case that `case` is compared with: nothing stripped, same axes, full's configuration."""
-    levels = study.full_of(case.levels)
-    return make_case(study, levels, study.configurations(levels)[0], set_name="full", problem=case.problem)
+    """The case that `case` is compared with: nothing stripped, same axes, at the first configuration of the case's
+    levels (a ceiling case is compared with the same full as the case whose ceiling it is)."""
+    first = study.configurations(case.levels)[0]
+    return make_case(study, study.full_of(case.levels), first, set_name="full", problem=case.problem)
 
 
 def select(cases: Sequence[Case], patterns: Iterable[str]) -> tuple[Case, ...]:

@@ -146,9 +146,9 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A by-value kernel argument. `kind` is the C type: i32, u32, f32."""
+    """A by-value kernel argument. `kind` is the C type: i32, u32, f32, u64 (also a null pointer)."""
 
-    kind: Literal["i32", "u32", "f32"]
+    kind: Literal["i32", "u32", "u64", "f32"]
     value: int | float
 
 
