@@ -1,0 +1,72 @@
+"""The command line: `ablate`, the same as `python -m harness`.
+
+Exit status: 0 done; 1 something that was asked for failed; 2 the request or a file is at fault, or a tool is missing;
+3 nothing could be timed although --require-gpu; 130 stopped by Ctrl-C; 141 the reader went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Sequence
+
+from harness.errors import AblationError, RecordError, ToolError, UsageError
+
+FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; whatever goes wrong is one line on standard error."""
+    warnings.showwarning = _show_warning
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except (UsageError, RecordError, ToolError) as error:
+        return _fail(error, USAGE)
+    except AblationError as error:
+        return _fail(error, FAILURE)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nablate: stopped; what was recorded so far is kept\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return NO_READER
+    except Exception as error:  # the last resort: whatever it is, the user gets one line and a file to send
+        return _crash(error)
+
+
+def _run(argv: list[str]) -> int:
+    from harness.cli import arguments, commands
+
+    arguments_of = arguments.parse(argv)
+    status = commands.COMMANDS[arguments_of.command](arguments_of, argv)
+    sys.stdout.flush()
+    return status
+
+
+def _fail(error: AblationError, status: int) -> int:
+    sys.stderr.write(f"ablate: {error.message}\n")
+    if error.detail:
+        sys.stderr.write(error.detail.rstrip("\n") + "\n")
+    return status
+
+
+def _crash(error: Exception) -> int:
+    what = " ".join(str(error).split()) or type(error).__name__
+    descriptor, path = tempfile.mkstemp(prefix="ablate-", suffix=".txt")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    sys.stderr.write(f"ablate: unexpected {type(error).__name__}: {what} (traceback in {path})\n")
+    return FAILURE
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    sys.stderr.write(f"ablate: warning: {' '.join(str(message).split())}\n")

@@ -1,0 +1,194 @@
+"""What each command does with its arguments; each returns an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import progress
+from harness.cases import default_cases
+from harness.cli.choose import check_folder, check_results, load_studies, make_plan
+from harness.cli.listing import list_studies
+from harness.cli.say import say, say_json, say_table, width
+from harness.cli.show import show
+from harness.plan import FAILED, Plan, RunResult
+
+_FAILURE, _USAGE, _NO_GPU = 1, 2, 3
+
+
+def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Run the pipeline and show what it recorded."""
+    from harness import pipeline
+
+    studies = load_studies()
+    plan = make_plan(arguments, argv, studies)
+    result = pipeline.run(plan, studies, progress.choose(sys.stderr))
+    if arguments.json:
+        say_json(_result_as_json(result))
+    elif plan.dry_run:
+        _say_steps(result)
+    else:
+        _say_tables(plan, result)
+    return _run_status(plan, result)
+
+
+def _run_status(plan: Plan, result: RunResult) -> int:
+    if plan.require_gpu and result.reason_not_timed:
+        sys.stderr.write(f"ablate: nothing was timed: {result.reason_not_timed}\n")
+        return _NO_GPU
+    if result.failed:
+        parts = ", ".join(f"{result.counts[s]} {s}" for s in FAILED if result.counts.get(s))
+        sys.stderr.write(f"ablate: {result.failed} of {result.planned} rows failed: {parts}\n")
+        return _FAILURE
+    return 0
+
+
+def _result_as_json(result: RunResult) -> dict[str, Any]:
+    from harness.store import read
+
+    return {
+        "files": [str(path) for path in result.files],
+        "timed": result.reason_not_timed is None and not result.steps,
+        "reason_not_timed": result.reason_not_timed,
+        "planned": result.planned,
+        "counts": dict(result.counts),
+        "steps": [
+            {"study": s.study, "case": s.case, "target": s.target, "action": s.action, "seconds": s.seconds}
+            for s in result.steps
+        ],
+        "records": [dict(record) for path in result.files for record in read(path).records],
+    }
+
+
+def _say_steps(result: RunResult) -> None:
+    say_table(
+        (
+            step.target,
+            step.action,
+            "" if step.seconds is None else f"{step.seconds:.1f} s",
+            f"{step.study}/{step.case}",
+        )
+        for step in result.steps
+    )
+    known = [step.seconds for step in result.steps if step.seconds is not None]
+    total = f", about {sum(known):.0f} s" if known else ""
+    say(f"{len(result.steps)} steps{total}; nothing was done (dry run)")
+
+
+def _say_tables(plan: Plan, result: RunResult) -> None:
+    from harness import publish
+
+    say(publish.terminal(result.files, plan.results, columns=width(), order=case_order(plan.studies)))
+    if result.reason_not_timed:
+        say(f"Nothing was timed here: {result.reason_not_timed}")
+    for path in result.files:
+        say(f"recorded in {path}")
+
+
+def case_order(names: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Study name -> case names in the study's order, over all its problems: the order of a table's rows."""
+    studies = load_studies()
+    return {
+        name: tuple(
+            dict.fromkeys(c.name for problem in study.problems for c in default_cases(study, problem))
+        )
+        for name, study in studies.items()
+        if not names or name in names
+    }
+
+
+def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Write the tables; 2 when a record file cannot be read (the others are published)."""
+    from harness import publish as tables
+
+    results, readmes = check_results(arguments.results), _readmes(arguments.readme)
+    published = tables.publish(results, readmes=readmes, order=case_order())
+    if arguments.json:
+        say_json({"written": [str(path) for path in published.written], "problems": list(published.problems)})
+    else:
+        for path in published.written:
+            say(f"wrote {path}")
+        if not published.written:
+            say("every table is up to date")
+    for problem in published.problems:
+        sys.stderr.write(f"ablate: {problem}\n")
+    return _USAGE if published.problems else 0
+
+
+def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Validate records and tables; 1 when something is wrong."""
+    from harness import publish as tables
+
+    results, readmes = check_results(arguments.results), _readmes(arguments.readme)
+    problems = tables.check(results, readmes=readmes, order=case_order())
+    if arguments.json:
+        say_json({"problems": list(problems)})
+    for problem in problems:
+        sys.stderr.write(f"ablate: {problem}\n")
+    if not problems and not arguments.json:
+        say("records are valid, tables are up to date")
+    return _FAILURE if problems else 0
+
+
+def _readmes(named: Sequence[Path] | None) -> tuple[Path, ...]:
+    """The files with table markers: those named, else README.md here when there is one."""
+    if named is not None:
+        return tuple(named)
+    here = Path("README.md")
+    return (here,) if here.is_file() else ()
+
+
+def cache(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Say where the build cache is and how large, or clear it; 0."""
+    from harness.build.cache import Cache
+
+    store = Cache(check_folder(arguments.cache, "--cache"))
+    freed = store.clear() if arguments.clear else 0
+    entries, size = store.size()
+    if arguments.json:
+        say_json({"folder": str(store.folder), "entries": entries, "bytes": size, "freed_bytes": freed})
+    elif arguments.clear:
+        say(f"{store.folder}: freed {freed / 1e6:.1f} MB")
+    else:
+        say(f"{store.folder}: {entries} entries, {size / 1e6:.1f} MB")
+    return 0
+
+
+def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Say what is installed; 1 when studies cannot even be built here."""
+    from harness.doctor import can_build, examine, packages
+
+    findings = examine()
+    if arguments.json:
+        found = [
+            {"name": f.name, "found": f.found, "version": f.version, "remedy": f.remedy} for f in findings
+        ]
+        say_json({"tools": found, "packages": packages(), "can_build": can_build(findings)})
+    else:
+        say_table(
+            (f.name, "found" if f.found else "missing", f.version or "-", f.remedy or f"for {f.needed_for}")
+            for f in findings
+        )
+    return 0 if can_build(findings) else _FAILURE
+
+
+def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Compare two record files; 1 when something got slower than the threshold allows, or nothing matched."""
+    raise NotImplementedError
+
+
+Command = Callable[[argparse.Namespace, Sequence[str]], int]
+
+COMMANDS: Mapping[str, Command] = {
+    "run": run,
+    "list": list_studies,
+    "show": show,
+    "publish": publish,
+    "check": check,
+    "cache": cache,
+    "doctor": doctor,
+    "compare": compare,
+}

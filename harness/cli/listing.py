@@ -1,0 +1,84 @@
+"""`ablate list`: the studies, or the switches and cases of one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from harness.cases import full_case, nearest
+from harness.cli.choose import all_cases, check_study, load_studies
+from harness.cli.say import say, say_json, say_paragraphs, say_table
+from harness.errors import UsageError
+from harness.model import Case, Study
+from harness.plan import matches
+
+
+def list_studies(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """List studies, or cases when a study or a glob is given; 0."""
+    studies = load_studies()
+    chosen = [check_study(arguments.study, studies)] if arguments.study else list(studies.values())
+    cases = {study.name: _matching(all_cases(study), arguments.case) for study in chosen}
+    if arguments.case and not any(cases.values()):
+        names = [case.name for study in chosen for case in all_cases(study)]
+        pattern = arguments.case[-1]
+        raise UsageError(f"no case matches {pattern!r}; {nearest(pattern, names)}")
+    if arguments.json:
+        say_json({"studies": [_as_json(study, cases[study.name]) for study in chosen]})
+    elif arguments.study or arguments.case:
+        for study in chosen:
+            _say_cases(study, cases[study.name], brief=not arguments.study)
+    else:
+        say_table((study.name, f"{len(cases[study.name])} cases", _headline(study)) for study in chosen)
+    return 0
+
+
+def _matching(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:
+    return tuple(case for case in cases if not patterns or any(matches(case, p) for p in patterns))
+
+
+def _headline(study: Study) -> str:
+    return " ".join(study.question.strip().partition("\n\n")[0].split())
+
+
+def _say_cases(study: Study, cases: Sequence[Case], *, brief: bool) -> None:
+    if not brief:
+        say_paragraphs(study.question)
+        say("\nswitches")
+        say_table(((s.name, ", ".join(map(str, s.levels)), s.meaning) for s in study.switches), indent="  ")
+        say(f"\nproblems\n  {', '.join(study.problems)}\n\ncases")
+    indent = "" if brief else "  "
+    names = ((str(c) if brief else c.name, c.set_name, f"skipped: {c.skip}" if c.skip else "") for c in cases)
+    say_table(names, indent=indent)
+
+
+def _as_json(study: Study, cases: Sequence[Case]) -> dict[str, Any]:
+    return {
+        "name": study.name,
+        "question": study.question.strip(),
+        "problems": list(study.problems),
+        "switches": [
+            {
+                "name": switch.name,
+                "levels": list(switch.levels),
+                "baseline": switch.baseline,
+                "strips": list(switch.strips),
+                "meaning": switch.meaning,
+            }
+            for switch in study.switches
+        ],
+        "cases": [case_as_json(study, case) for case in cases],
+    }
+
+
+def case_as_json(study: Study, case: Case) -> dict[str, Any]:
+    """What a case is, in JSON types."""
+    return {
+        "name": case.name,
+        "set": case.set_name,
+        "full": full_case(study, case).name,
+        "levels": dict(case.levels),
+        "configuration": dict(case.configuration),
+        "problem": case.problem,
+        "skip": case.skip,
+    }

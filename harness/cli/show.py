@@ -1,0 +1,96 @@
+"""`ablate show`: one case, its rendered kernel, its machine code, and how either differs from full's."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+
+from harness.build.cache import Cache
+from harness.cases import full_case
+from harness.cli.choose import check_folder, find_case, load_studies
+from harness.cli.listing import case_as_json
+from harness.cli.say import say, say_json, say_table
+from harness.errors import UsageError
+from harness.model import Case, Study
+from harness.render import render
+
+
+def show(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Show one case; 0."""
+    study, case = find_case(arguments.case, load_studies())
+    arch = _arch(arguments)
+    if arguments.diff:
+        full = full_case(study, case)
+        text = _diff(_text(study, full, arch, arguments), _text(study, case, arch, arguments), full, case)
+    elif arguments.source or arguments.sass:
+        text = _text(study, case, arch, arguments)
+    else:
+        text = None
+    if arguments.json:
+        extra = {} if text is None else {"arch": arch, "text": text}
+        say_json({"study": study.name, **case_as_json(study, case), **extra})
+    elif text is None:
+        _describe(study, case)
+    else:
+        say(text.rstrip("\n") or f"{case}: no difference from {full_case(study, case).name}")
+    return 0
+
+
+def _arch(arguments: argparse.Namespace) -> str | None:
+    """The architecture of the machine code asked for, None for source; UsageError when it is not said."""
+    from harness.chips import DEFAULT_ARCHS, parse_target
+
+    if not arguments.sass:
+        if arguments.target:
+            raise UsageError("--target chooses the machine code: give --sass with it")
+        return None
+    if not arguments.target:
+        raise UsageError(f"--sass needs --target; for example {', '.join(DEFAULT_ARCHS)}")
+    return parse_target(arguments.target).arch
+
+
+def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namespace) -> str:
+    if case.skip:
+        raise UsageError(f"{case} cannot exist: {case.skip}")
+    if arch is None:
+        return render(study, case).text
+    return machine_code(study, case, arch, Cache(check_folder(arguments.cache, "--cache")))
+
+
+def machine_code(study: Study, case: Case, arch: str, cache: Cache) -> str:
+    """The instructions of a case's main loop, one a line, compiled for `arch`."""
+    raise NotImplementedError
+
+
+def _diff(before: str, after: str, full: Case, case: Case) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), full.name, case.name, lineterm="", n=3
+    )
+    return "\n".join(lines)
+
+
+def _describe(study: Study, case: Case) -> None:
+    say(str(case))
+    say_table(
+        (
+            ("set", case.set_name),
+            ("compared with", full_case(study, case).name),
+            ("problem", case.problem),
+            ("configuration", ", ".join(f"{k}={v}" for k, v in case.configuration.items()) or "none"),
+            ("skipped", case.skip or "no"),
+        ),
+        indent="  ",
+    )
+    say("\nlevels (* differs from full)")
+    say_table(
+        (
+            (
+                ("* " if case.levels[switch.name] != switch.baseline else "  ") + switch.name,
+                str(case.levels[switch.name]),
+                study.legend.get(f"{switch.name}={case.levels[switch.name]}", switch.meaning),
+            )
+            for switch in study.switches
+        ),
+        indent="  ",
+    )

@@ -1,0 +1,92 @@
+"""The built table at a terminal: as many blocks side by side as fit, the others below."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from harness.publish.blocks import Block, Grid
+from harness.publish.columns import BUILT
+from harness.publish.wrap import clean, name_lines, wrap
+
+_GAP = "  "
+_LEAST_CASE = 24
+_MOST_GPUS = 26  # one letter each
+
+
+def grid_lines(table: Grid, columns: int) -> list[str]:
+    """Blocks side by side as far as they fit, the rest below; the measurements stand beside the first."""
+    case_room = min(max(map(len, table.cases)), max(columns // 3, _LEAST_CASE))
+    gpus = list(table.measured)[:_MOST_GPUS]
+    beside = [(f"[{chr(65 + i)}]", table.measured[gpu]) for i, gpu in enumerate(gpus)]
+    lines: list[str] = []
+    waiting = list(table.blocks)
+    while waiting or beside:
+        room, part, extra = columns - case_room, [], []
+        while beside and room >= len(_GAP) + _beside_size(beside[0]):
+            room -= len(_GAP) + _beside_size(beside[0])
+            extra.append(beside.pop(0))
+        while waiting and (room >= len(_GAP) + _block_size(waiting[0]) or not (part or extra)):
+            room -= len(_GAP) + _block_size(waiting[0])
+            part.append(waiting.pop(0))
+        lines += [*_strip_of_blocks(table.cases, part, extra, case_room), ""]
+    legend = [f"[{chr(65 + i)}] FLOP/clk/SM recorded on {gpu}" for i, gpu in enumerate(gpus)]
+    notes = [f"[{i}] {note}" for i, note in enumerate(table.footnotes, 1)]
+    return lines + [line for text in (*legend, *notes) for line in wrap(text, columns, indent="    ")]
+
+
+def _beside_size(column: tuple[str, Sequence[str]]) -> int:
+    return max(map(len, (column[0], *column[1])))
+
+
+def _sizes(block: Block) -> list[int]:
+    whole = [cells for cells in block.cells if not isinstance(cells, str)]
+    return [max(len(c.short), *(len(cells[i]) for cells in whole), 1) for i, c in enumerate(BUILT)]
+
+
+def _block_size(block: Block) -> int:
+    words = [len(cells) for cells in block.cells if isinstance(cells, str)]
+    return max(sum(_sizes(block)) + len(BUILT) - 1, *words, *map(len, _title_lines(block)), 1)
+
+
+def _title_lines(block: Block) -> list[str]:
+    return textwrap.wrap(block.title, sum(_sizes(block)) + len(BUILT) - 1)
+
+
+def _strip_of_blocks(
+    cases: Sequence[str], blocks: Sequence[Block], beside: Sequence[tuple[str, Sequence[str]]], room: int
+) -> list[str]:
+    titles = [_title_lines(block) for block in blocks]
+    wide = [_block_size(block) for block in blocks]
+    extra = [_beside_size(column) for column in beside]
+    lines = []
+    for i in range(max(map(len, titles), default=0)):
+        cells = [lines_of[i] if i < len(lines_of) else "" for lines_of in titles]
+        lines.append(" " * room + "".join(_GAP + c.ljust(w) for c, w in zip(cells, wide, strict=True)))
+    heads = [" ".join(c.short.rjust(s) for c, s in zip(BUILT, _sizes(b), strict=True)) for b in blocks]
+    lines.append(_row_of_blocks("case", room, heads, wide, [name for name, _ in beside], extra))
+    for number, case in enumerate(cases):
+        first, *rest = name_lines(clean(case), room)
+        cells = [_block_cell(block, number) for block in blocks]
+        lines.append(_row_of_blocks(first, room, cells, wide, [c[number] for _, c in beside], extra))
+        lines += rest
+    return [line.rstrip() for line in lines]
+
+
+def _block_cell(block: Block, number: int) -> str:
+    cells = block.cells[number]
+    if isinstance(cells, str):
+        return cells
+    return " ".join(cell.rjust(size) for cell, size in zip(cells, _sizes(block), strict=True))
+
+
+def _row_of_blocks(
+    first: str,
+    room: int,
+    cells: Sequence[str],
+    wide: Sequence[int],
+    more: Sequence[str],
+    extra: Sequence[int],
+) -> str:
+    body = "".join(_GAP + cell.ljust(size) for cell, size in zip(cells, wide, strict=True))
+    return first.ljust(room) + body + "".join(_GAP + c.rjust(s) for c, s in zip(more, extra, strict=True))

@@ -1,0 +1,122 @@
+"""Record -> the numbers a table shows: rates, shares of named peaks, ratio to full; from `ok` rows only."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.chips import Chip, Rate, chip_peak, identify, peak
+
+Json = Mapping[str, Any]
+
+# SMs of one launch that disagree by more than this make a row bistable.
+BISTABLE_SPREAD = 0.005
+
+
+def median(values: Sequence[Any] | None) -> float | None:
+    """The median of what is known; None when nothing is."""
+    known = [float(value) for value in values or () if value is not None]
+    return statistics.median(known) if known else None
+
+
+def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
+    """Throughput and its shares of the two peaks, for a record with samples; empty for every other."""
+    samples = record.get("samples")
+    if record.get("status") != "ok" or not samples:
+        return {}
+    seconds, rate = median(samples.get("seconds")), median(samples.get("flop_clk_sm"))
+    hz, flops = median(samples.get("sm_hz")), (record.get("work") or {}).get("flops")
+    own, highest = _peaks(record, product)
+    return {
+        "samples": len(samples.get("seconds") or ()),
+        "seconds": seconds,
+        "tflop_s": flops / seconds / 1e12 if flops and seconds else None,
+        "flop_clk_sm": rate,
+        "sm_mhz": _mega(hz),
+        "reported_mhz": _mega(median(samples.get("reported_hz"))),
+        "own_peak": own.flop_clk_sm if own else None,
+        "own_peak_name": own.name if own else "unknown",
+        "own_percent": _percent(rate, own),
+        "chip_peak": highest.flop_clk_sm if highest else None,
+        "chip_peak_name": highest.name if highest else "unknown",
+        "chip_percent": _percent(rate, highest),
+    }
+
+
+def _mega(hz: float | None) -> float | None:
+    return None if hz is None else hz / 1e6
+
+
+def _percent(rate: float | None, of: Rate | None) -> float | None:
+    """In FLOP per clock, so that the clock that was run does not matter."""
+    return None if rate is None or of is None else 100 * rate / of.flop_clk_sm
+
+
+def _peaks(record: Json, product: Chip | None) -> tuple[Rate | None, Rate | None]:
+    """The peak of the record's own path, input and accumulator, and the chip's highest for that input."""
+    work = record.get("work") or {}
+    path, read, acc = work.get("mma_path"), work.get("input"), work.get("acc")
+    if product is None or not read:
+        return None, None
+    return (peak(product, path, read, acc) if path and acc else None), chip_peak(product, read)
+
+
+def product_of(header: Json) -> Chip | None:
+    """The product that a run's GPU is, None when it is unknown or there was none."""
+    gpu = (header.get("environment") or {}).get("gpu")
+    return identify(str(gpu["name"]), int(gpu["sms"])) if gpu else None
+
+
+def build_numbers(record: Json) -> dict[str, Any]:
+    """What the compiler made of the case: also for rows that were built and then refused."""
+    build = record.get("build")
+    if not build:
+        return {}
+    mma = build.get("mma") or {}
+    return {
+        "mma": mma.get("count"),
+        "mma_opcode": mma.get("opcode"),
+        "registers": build.get("registers"),
+        "spills": _sum(build.get("spill_stores"), build.get("spill_loads")),
+        "shared_bytes": _sum(build.get("shared_bytes"), build.get("dynamic_bytes")),
+        "ctas_per_sm": build.get("ctas_per_sm"),
+    }
+
+
+def _sum(*parts: int | None) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def notes_of(record: Json) -> tuple[str, ...]:
+    """What a reader of the row must know."""
+    notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
+    spread = median((record.get("samples") or {}).get("spread"))
+    if spread is not None and spread > BISTABLE_SPREAD:
+        notes.append(f"bistable: SMs of one launch differ by {100 * spread:.1f} %")
+    if record.get("perturbation"):
+        notes.append(f"text perturbed, variant {record['perturbation']}")
+    return tuple(notes)
+
+
+def ratio_to_full(record: Json, full: Json | None) -> float | None:
+    """FLOP/clk/SM over full's, as the median of the ratios within each round.
+
+    None where either has no number, no round is shared, or the configuration is not full's.
+    """
+    if full is None or record.get("configuration") != full.get("configuration"):
+        return None
+    if record.get("status") != "ok" or full.get("status") != "ok":
+        return None
+    mine, others = _by_round(record), _by_round(full)
+    return median([rate / others[number] for number, rate in mine.items() if others.get(number)])
+
+
+def _by_round(record: Json) -> dict[int, float]:
+    samples = record.get("samples") or {}
+    rounds: dict[int, list[float]] = {}
+    for number, rate in zip(samples.get("round") or (), samples.get("flop_clk_sm") or (), strict=False):
+        if rate is not None:
+            rounds.setdefault(number, []).append(rate)
+    return {number: statistics.median(rates) for number, rates in rounds.items()}

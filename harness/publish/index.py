@@ -1,0 +1,60 @@
+"""The generated results/README.md: studies by GPUs, what each table holds, what the numbers do not say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.publish.markdown import escape, markdown_table
+from harness.publish.section import Section
+
+_LIMITS = """
+## How to read them
+
+- Numbers are medians over the launches of one run; a row shows the newest run of its case.
+- FLOP/clk/SM counts SM cycles inside the kernel, so the clock does not enter; TFLOP/s does depend on the clock.
+- A percentage is of the peak that the caption names, taken in FLOP/clk/SM.
+- The ratio to full is taken within rounds, at the configuration of full; the ceiling is the best over the
+  configurations that the study declares.
+- A row that failed or was skipped stands with its reason and has no number.
+- Rows of a table that says PARTIAL come from a run that was cut.
+
+## What they do not say
+
+- A stripped case is another kernel: the compiler may schedule what remains differently, and the difference to full
+  holds that too.
+- Boards of one product differ, and so do drivers: compare within one table.
+- Rows bound by L2 or DRAM depend on clocks that SM cycles do not count.
+"""
+
+
+def index(made: Sequence[Section]) -> str:
+    """The page: a matrix of studies and GPUs with links, then one line per table."""
+    studies = list(dict.fromkeys(section.study for section in made))
+    places = sorted({section.gpu for section in made if section.gpu})
+    header = ["study", *map(escape, places), "built, not timed"]
+    rows = [[escape(study), *(_cell(made, study, gpu) for gpu in (*places, None))] for study in studies]
+    lines = [_line(section) for section in made]
+    body = markdown_table(header, rows) if rows else "No records yet.\n"
+    tables = "\n## Tables\n\n" + "\n".join(lines) + "\n" if lines else ""
+    return f"\n# Results\n\n{body}{tables}{_LIMITS}"
+
+
+def _cell(made: Sequence[Section], study: str, gpu: str | None) -> str:
+    members = [section for section in made if section.study == study and section.gpu == gpu]
+    if not members:
+        return ""
+    ok = sum(row["status"] == "ok" for section in members for row in section.rows)
+    total = sum(len(section.rows) for section in members)
+    return f"[{ok} of {total} rows](tables/{members[0].stem}.md)"
+
+
+def _line(section: Section) -> str:
+    counts = Counter(str(row["status"]) for row in section.rows)
+    states = ", ".join(f"{count} {escape(status)}" for status, count in sorted(counts.items()))
+    date = str(section.headers[-1]["started"])[:10]
+    partial = "; **partial**" if section.partial else ""
+    name = escape(f"{section.title}, problem {section.problem}")
+    return (
+        f"- [{name}](tables/{section.stem}.md) ([CSV](tables/{section.stem}.csv)), {date}: {states}{partial}"
+    )

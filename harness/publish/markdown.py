@@ -1,0 +1,95 @@
+"""Tables for a page: Markdown in which any text stays text, and the markers that tables stand between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.publish.blocks import grid
+from harness.publish.columns import BRIEF, BUILT, MEASURED, Row, name_of, outcome
+from harness.publish.section import Section, caption
+
+_MARKER = re.compile(
+    r"(?P<open><!-- table:(?P<name>\S+?)(?P<brief> brief)? -->)\n.*?(?P<close><!-- /table -->)", re.DOTALL
+)
+_OPENING = re.compile(r"<!-- table:(\S+?)(?: brief)? -->")
+# Sets of cases that a brief table leaves out: they are read in the whole one.
+_BRIEF_SETS = ("full", "strips")
+_SPECIAL = re.compile(r"([\\`*\[\]<>|~$&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+
+
+def escape(value: object) -> str:
+    """Any text as it reads, in one cell or one line: nothing in it is markup, a column or a line end."""
+    text = "".join(c if c.isprintable() else " " for c in str(value))
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table of cells that are already escaped; the first `left` columns and the last read from the left."""
+    align = [":--" if i < left or i == len(header) - 1 else "--:" for i in range(len(header))]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in (header, align, *rows))
+
+
+def markdown_section(section: Section, others: Sequence[Row] = (), *, brief: bool = False) -> str:
+    """Title, caption and table of a section. `brief` keeps full and its strips, and the main columns."""
+    about = [f"**{escape(section.title)}**", ""]
+    about += [f"- {_bold_partial(line)}" for line in caption(section)]
+    table = _measured(section, brief) if section.gpu else _built(section, others)
+    return "\n".join([*about, "", table])
+
+
+def _bold_partial(line: str) -> str:
+    return f"**{escape(line)}**" if line.startswith("PARTIAL") else escape(line)
+
+
+def _measured(section: Section, brief: bool) -> str:
+    columns = BRIEF if brief else MEASURED
+    rows = [row for row in section.rows if not brief or row["set"] in _BRIEF_SETS]
+    header = ["case", *(column.label for column in columns), "status", "notes"]
+    cells = [
+        [
+            escape(name_of(row)),
+            *(escape(column.cell(row)) for column in columns),
+            escape(outcome(row)),
+            escape(row["notes"] or ""),
+        ]
+        for row in rows
+    ]
+    return markdown_table([escape(name) for name in header], cells)
+
+
+def _built(section: Section, others: Sequence[Row]) -> str:
+    table = grid(section, others)
+    header = ["case"]
+    for block in table.blocks:
+        header += [f"{block.title}: {column.label}" for column in BUILT]
+    header += [f"FLOP/clk/SM recorded on {gpu}" for gpu in table.measured] + [""]
+    rows = []
+    for number, case in enumerate(table.cases):
+        cells = [case]
+        for block in table.blocks:
+            found = block.cells[number]
+            cells += [found, *[""] * (len(BUILT) - 1)] if isinstance(found, str) else list(found)
+        rows.append([escape(c) for c in (*cells, *(rates[number] for rates in table.measured.values()), "")])
+    notes = "".join(f"\n- [{i}] {escape(note)}" for i, note in enumerate(table.footnotes, 1))
+    return markdown_table([escape(name) for name in header], rows) + (notes + "\n" if notes else "")
+
+
+def fill_markers(text: str, make: Callable[[str, bool], str | None]) -> str:
+    """The text with every marked table made anew by `make(name, brief)`; None leaves what stands there."""
+
+    def replace(found: re.Match[str]) -> str:
+        table = make(found["name"], found["brief"] is not None)
+        return found[0] if table is None else f"{found['open']}\n{table.rstrip()}\n{found['close']}"
+
+    return _MARKER.sub(replace, text)
+
+
+def marker_problems(text: str, known: Mapping[str, object]) -> list[str]:
+    """What is wrong with the markers of a text: unknown names, an opening without its end."""
+    opened, closed = _OPENING.findall(text), len(_MARKER.findall(text))
+    names = ", ".join(known) or "none yet"
+    problems = [f"no table {name!r}; there are {names}" for name in opened if name not in known]
+    if len(opened) != closed:
+        problems.append("a table marker has no <!-- /table --> after it")
+    return problems

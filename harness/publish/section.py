@@ -1,0 +1,145 @@
+"""DataFrame -> sections: the rows that stand in one table together, with what its caption must say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.key import safe_name
+from harness.publish.derive import median, product_of
+from harness.publish.frame import section_key
+from harness.store import RecordFile
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One table: its rows in order, and the headers of the runs they come from, the oldest first.
+
+    `gpu` is None where nothing was timed: rows are then one per case and architecture.
+    """
+
+    study: str
+    gpu: str | None
+    problem: str
+    rows: tuple[Row, ...]
+    headers: tuple[Mapping[str, Any], ...]
+    partial: tuple[str, ...]
+
+    @property
+    def stem(self) -> str:
+        """File name of the table, without its ending."""
+        return safe_name(f"{self.study}-{self.gpu}") if self.gpu else safe_name(f"{self.study}-built")
+
+    @property
+    def title(self) -> str:
+        """What the table is of, in one line."""
+        return (
+            f"{self.study} on {self.gpu}" if self.gpu else f"{self.study}, compiled and inspected, not timed"
+        )
+
+
+def sections(data: pd.DataFrame, files: Iterable[RecordFile]) -> tuple[Section, ...]:
+    """Every table of the frame that `files` gave, in the order of its rows; replaced rows are left out."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in data.to_dict("records"):
+        if row["latest"]:
+            groups.setdefault(section_key(row), []).append({str(name): value for name, value in row.items()})
+    by_run = {str(file.header["run"])[:12]: file for file in files}
+    made = [_section(rows, by_run) for rows in groups.values()]
+    return tuple(sorted(made, key=lambda section: section.gpu is None))
+
+
+def _section(rows: Sequence[Row], by_run: Mapping[str, RecordFile]) -> Section:
+    runs = sorted({(row["started"], row["run"]) for row in rows})
+    used = [by_run[run] for _, run in runs]
+    return Section(
+        study=str(rows[0]["study"]),
+        gpu=rows[0]["gpu"] or None,
+        problem=str(rows[0]["problem"]),
+        rows=tuple(rows),
+        headers=tuple(file.header for file in used),
+        partial=tuple(file.partial for file in used if file.partial),
+    )
+
+
+def caption(section: Section) -> tuple[str, ...]:
+    """What must be known to read the table, and to make it again; one sentence a line."""
+    lines = [_machine(section), _clocks(section), _conditions(section), *_peaks(section)]
+    lines += [_run(header) for header in section.headers]
+    lines += [f"PARTIAL: {reason}" for reason in section.partial]
+    return tuple(line for line in lines if line)
+
+
+def _machine(section: Section) -> str:
+    environment = section.headers[-1].get("environment") or {}
+    gpu = environment.get("gpu") or {}
+    parts = []
+    if section.gpu:
+        cc = ".".join(map(str, gpu.get("cc") or ()))
+        parts += [f"{section.gpu}, {gpu.get('sms', '?')} SMs" + (f", compute capability {cc}" if cc else "")]
+        parts += [f"board {gpu['uuid']}"] if gpu.get("uuid") else []
+    parts += [f"driver {environment['driver']}"] if environment.get("driver") else []
+    parts += [
+        "NVRTC " + ", ".join(dict.fromkeys(str(row["toolkit"]) for row in section.rows if row["toolkit"]))
+    ]
+    for name, word in (("power_limit_w", "power limit {} W"), ("ecc", "ECC {}"), ("mig", "MIG {}")):
+        if gpu.get(name) is not None:
+            parts.append(word.format(_word(gpu[name])))
+    if gpu.get("clocks_locked") is not None:
+        parts.append("clocks locked" if gpu["clocks_locked"] else "clocks not locked")
+    return "; ".join(parts)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _clocks(section: Section) -> str:
+    """The three clocks, told apart; empty where nothing was timed."""
+    run = [row["sm_mhz"] for row in section.rows if row["sm_mhz"] is not None]
+    if not run:
+        return ""
+    product = product_of(section.headers[-1])
+    reported = median([row["reported_mhz"] for row in section.rows])
+    parts = [f"{product.boost_hz / 1e6:.0f} MHz boost by specification"] if product else []
+    parts += [f"{reported:.0f} MHz reported by the driver"] if reported is not None else []
+    parts += [f"{min(run):.0f} to {max(run):.0f} MHz run, counted in the kernels"]
+    return "SM clock: " + ", ".join(parts)
+
+
+def _conditions(section: Section) -> str:
+    fills = dict.fromkeys(str(row["fill"]) for row in section.rows if row["fill"])
+    l2 = next((str(row["l2"]) for row in section.rows if row["l2"]), "")
+    parts = [f"problem {section.problem}"]
+    parts += [f"inputs {', '.join(fills)}"] if fills and section.gpu else []
+    parts += [f"L2 {l2}"] if l2 else []
+    samples = [row["samples"] for row in section.rows if row["samples"]]
+    parts += [f"{min(samples)} to {max(samples)} launches a row, medians"] if samples else []
+    return "; ".join(parts)
+
+
+def _peaks(section: Section) -> list[str]:
+    """Which peaks the percentages are of: a percentage without a name misleads."""
+    lines = []
+    for word, name, value in (("path", "own_peak_name", "own_peak"), ("chip", "chip_peak_name", "chip_peak")):
+        peaks = {row[name]: row[value] for row in section.rows if row["flop_clk_sm"] is not None}
+        known = [f"{peak} {rate:g} FLOP/clk/SM" for peak, rate in sorted(peaks.items()) if rate is not None]
+        if known:
+            lines.append(f"% of {word} peak is of: " + ", ".join(known))
+        elif peaks:
+            lines.append(f"% of {word} peak: the peak is not known for this GPU")
+    return lines
+
+
+def _run(header: Mapping[str, Any]) -> str:
+    suite = header.get("suite") or {}
+    commit = str(suite.get("commit") or "unknown")[:12] + (" with changes" if suite.get("dirty") else "")
+    what = f"run {str(header['run'])[:12]} of {header['started']}, suite {suite.get('version', '?')}"
+    return f"{what}, commit {commit}: {header.get('command', '')}"
