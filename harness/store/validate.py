@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from harness.errors import RecordError
 from harness.model import STATUSES
 from harness.store.read import read
@@ -23,23 +21,24 @@ def validate(path: Path) -> list[str]:
         file = read(path)
     except RecordError as error:
         return [error.message]
-    schema = json.loads(SCHEMA_PATH.read_text())
-    validator = Draft202012Validator(schema)
+    definitions = json.loads(SCHEMA_PATH.read_text())["$defs"]
     lines = path.read_bytes().split(b"\n")[: 1 + len(file.records)]
     problems = []
     for number, text in enumerate(lines, start=1):
         line = json.loads(text)
-        found = [_schema_problem(error) for error in _innermost(validator, line)]
+        found = [_schema_problem(error) for error in _schema_errors(definitions, line)]
         if line["kind"] == "record":
             found += broken_rules(line)
         problems += [f"{path.name}:{number}: {problem}" for problem in found]
     return problems
 
 
-def _innermost(validator: Draft202012Validator, line: Mapping[str, Any]) -> list[Any]:
+def _schema_errors(definitions: Mapping[str, Any], line: Mapping[str, Any]) -> list[Any]:
     """The schema errors of a line, judged by the definition of its own kind (not "matches none of three")."""
-    definition = {"$ref": f"#/$defs/{line.get('kind')}", "$defs": validator.schema["$defs"]}
-    return sorted(validator.evolve(schema=definition).iter_errors(line), key=lambda error: error.json_path)
+    from jsonschema import Draft202012Validator  # slow to import, and only validation needs it
+
+    validator = Draft202012Validator({"$ref": f"#/$defs/{line.get('kind')}", "$defs": definitions})
+    return sorted(validator.iter_errors(line), key=lambda error: error.json_path)
 
 
 def _schema_problem(error: Any) -> str:
