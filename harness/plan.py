@@ -140,6 +140,13 @@ def _missed(pattern: str, studies: Sequence[Study], cases: Mapping[str, Sequence
             return f"no case matches {pattern!r}: no switch {switch!r}; {nearest(switch, list(levels))}"
         if not any(fnmatch.fnmatchcase(str(known), level) for known in levels[switch]):
             choices = ", ".join(map(str, levels[switch]))
-            return f"no case matches {pattern!r}: {switch} has no level {level!r}; its levels are {choices}"
+            asked = level.rstrip("*")
+            return f"no case matches {pattern!r}: {switch} has no level {asked!r}; its levels are {choices}"
     names = [case.name for members in cases.values() for case in members]
-    return f"no case matches {pattern!r}; {nearest(pattern, names)}"
+    return f"no case matches {pattern!r}; {nearest_case(pattern, names)}"
+
+
+def nearest_case(word: str, names: Sequence[str]) -> str:
+    """The nearest names; where none is near, how to see them all."""
+    advice = nearest(word, names)
+    return advice if advice.startswith("did you mean") else "`ablate list STUDY` shows the cases"

@@ -1,11 +1,12 @@
 """The command line: `ablate`, the same as `python -m harness`.
 
-Exit status: 0 done; 1 something that was asked for failed; 2 the request or a file is at fault, or a tool is missing;
-3 nothing could be timed although --require-gpu; 130 stopped by Ctrl-C; 141 the reader went away.
+Exit status: 0 done; 1 something that was asked for failed; 2 the request or a file is at fault, or a tool is
+missing; 3 nothing could be timed although --require-gpu; 130 stopped by Ctrl-C; 141 the reader went away.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
@@ -21,6 +22,9 @@ FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; whatever goes wrong is one line on standard error."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a GPU's name may hold what a terminal cannot
     try:
         return _run(sys.argv[1:] if argv is None else list(argv))
     except (UsageError, RecordError, ToolError) as error:

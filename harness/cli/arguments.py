@@ -137,6 +137,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _add_list(command: argparse.ArgumentParser) -> None:
     command.add_argument("study", nargs="?", metavar="STUDY", help="list its switches and cases")
+    command.add_argument("--problem", default="", metavar="NAME", help="cases of that problem, not the first")
     command.add_argument("--case", action="append", default=[], metavar="GLOB", help="only cases that match")
     _json(command)
 

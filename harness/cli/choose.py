@@ -1,4 +1,4 @@
-"""From words to things: which studies, which plan, which single case. Every refusal names the valid choices."""
+"""From words to things: which studies, which plan, which case. Every refusal names the valid choices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.cases import default_cases, nearest
 from harness.errors import UsageError
 from harness.model import Case, Study
-from harness.plan import Plan, cases_of, matches
+from harness.plan import Plan, cases_of, matches, nearest_case
 
 
 def load_studies() -> dict[str, Study]:
@@ -37,7 +37,7 @@ def make_plan(arguments: argparse.Namespace, argv: Sequence[str], studies: Mappi
     for name in names:
         check_study(name, studies)
     plan = Plan(
-        studies=_with_problem(names, arguments.problem, studies, named=bool(arguments.studies)),
+        studies=check_problem(names, arguments.problem, studies, named=bool(arguments.studies)),
         patterns=tuple(arguments.case),
         targets=_targets(arguments.target),
         problem=arguments.problem,
@@ -60,14 +60,14 @@ def make_plan(arguments: argparse.Namespace, argv: Sequence[str], studies: Mappi
     return plan
 
 
-def _with_problem(
+def check_problem(
     names: tuple[str, ...], problem: str, studies: Mapping[str, Study], *, named: bool
 ) -> tuple[str, ...]:
-    """The studies that have the problem; all must when the user named them."""
+    """The studies that have the problem; UsageError when none has, or one that the user named has not."""
     having = tuple(name for name in names if not problem or problem in studies[name].problems)
     if having and (len(having) == len(names) or not named):
         return having
-    lacking = [name for name in names if name not in having][0]
+    lacking = next(name for name in names if name not in having)
     known = dict.fromkeys(known for name in names for known in studies[name].problems)
     where = f"study {lacking} has" if named else "no study has"
     raise UsageError(f"{where} {'no' if named else 'a'} problem {problem!r}; choose from {', '.join(known)}")
@@ -112,14 +112,20 @@ def all_cases(study: Study) -> tuple[Case, ...]:
 
 
 def find_case(word: str, studies: Mapping[str, Study]) -> tuple[Study, Case]:
-    """The one case that `study/case`, a case's name or a glob names; UsageError when none or several."""
+    """The one case that `study/case`, a case's name or a glob names; UsageError when none or several.
+
+    A glob that matches one case of a study's first problem means that one.
+    """
     found = [(study, case) for study in studies.values() for case in all_cases(study)]
     hits = [(study, case) for study, case in found if word in (case.name, str(case))]
     hits = hits or [(study, case) for study, case in found if matches(case, word)]
+    if len(hits) > 1:
+        first = [(study, case) for study, case in hits if case.problem == study.problems[0]]
+        hits = first if len(first) == 1 else hits
     if len(hits) == 1:
         return hits[0]
     if hits:
         names = [str(case) for _, case in hits]
         more = f", ... ({len(names)} in all)" if len(names) > 6 else ""
         raise UsageError(f"{word!r} matches several cases; name one: {', '.join(names[:6])}{more}")
-    raise UsageError(f"no case matches {word!r}; {nearest(word, [str(case) for _, case in found])}")
+    raise UsageError(f"no case matches {word!r}; {nearest_case(word, [str(case) for _, case in found])}")

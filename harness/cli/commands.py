@@ -21,10 +21,10 @@ _FAILURE, _USAGE, _NO_GPU = 1, 2, 3
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run the pipeline and show what it recorded."""
-    from harness import pipeline
-
     studies = load_studies()
     plan = make_plan(arguments, argv, studies)
+    from harness import pipeline
+
     result = pipeline.run(plan, studies, progress.choose(sys.stderr))
     if arguments.json:
         say_json(_result_as_json(result))
@@ -159,20 +159,14 @@ def cache(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Say what is installed; 1 when studies cannot even be built here."""
-    from harness.doctor import can_build, examine, packages
+    from harness import doctor as tools
 
-    findings = examine()
+    findings = tools.diagnose()
     if arguments.json:
-        found = [
-            {"name": f.name, "found": f.found, "version": f.version, "remedy": f.remedy} for f in findings
-        ]
-        say_json({"tools": found, "packages": packages(), "can_build": can_build(findings)})
+        say_json(tools.render_json(findings))
     else:
-        say_table(
-            (f.name, "found" if f.found else "missing", f.version or "-", f.remedy or f"for {f.needed_for}")
-            for f in findings
-        )
-    return 0 if can_build(findings) else _FAILURE
+        say(tools.render_text(findings).rstrip("\n"))
+    return 0 if tools.can_build(findings) else _FAILURE
 
 
 def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:

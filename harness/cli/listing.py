@@ -6,23 +6,26 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from harness.cases import full_case, nearest
-from harness.cli.choose import all_cases, check_study, load_studies
+from harness.cases import default_cases, full_case
+from harness.cli.choose import check_problem, check_study, load_studies
 from harness.cli.say import say, say_json, say_paragraphs, say_table
 from harness.errors import UsageError
 from harness.model import Case, Study
-from harness.plan import matches
+from harness.plan import matches, nearest_case
 
 
 def list_studies(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """List studies, or cases when a study or a glob is given; 0."""
     studies = load_studies()
-    chosen = [check_study(arguments.study, studies)] if arguments.study else list(studies.values())
-    cases = {study.name: _matching(all_cases(study), arguments.case) for study in chosen}
-    if arguments.case and not any(cases.values()):
-        names = [case.name for study in chosen for case in all_cases(study)]
-        pattern = arguments.case[-1]
-        raise UsageError(f"no case matches {pattern!r}; {nearest(pattern, names)}")
+    names = (check_study(arguments.study, studies).name,) if arguments.study else tuple(studies)
+    names = check_problem(names, arguments.problem, studies, named=bool(arguments.study))
+    chosen = [studies[name] for name in names]
+    found = {study.name: default_cases(study, arguments.problem) for study in chosen}
+    cases = {name: _matching(members, arguments.case) for name, members in found.items()}
+    for pattern in arguments.case:
+        if not any(matches(case, pattern) for members in found.values() for case in members):
+            known = [case.name for members in found.values() for case in members]
+            raise UsageError(f"no case matches {pattern!r}; {nearest_case(pattern, known)}")
     if arguments.json:
         say_json({"studies": [_as_json(study, cases[study.name]) for study in chosen]})
     elif arguments.study or arguments.case:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from harness.build.build import build
 from harness.build.cache import Cache
+from harness.build.sass import disassemble, loop_text
 from harness.cases import full_case
 from harness.cli.choose import check_folder, find_case, load_studies
 from harness.cli.listing import case_as_json
@@ -14,6 +18,9 @@ from harness.cli.say import say, say_json, say_table
 from harness.errors import UsageError
 from harness.model import Case, Study
 from harness.render import render
+
+# One instruction more moves every address after it: no difference worth showing.
+_ADDRESS = re.compile(r"^/\*[0-9a-f]+\*/ *", re.MULTILINE)
 
 
 def show(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -60,14 +67,12 @@ def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namesp
 
 def machine_code(study: Study, case: Case, arch: str, cache: Cache) -> str:
     """The instructions of a case's main loop, one a line, compiled for `arch`."""
-    raise NotImplementedError
+    return loop_text(disassemble(Path(build(study, case, arch, cache).cubin_path)))
 
 
 def _diff(before: str, after: str, full: Case, case: Case) -> str:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), full.name, case.name, lineterm="", n=3
-    )
-    return "\n".join(lines)
+    old, new = (_ADDRESS.sub("", text).splitlines() for text in (before, after))
+    return "\n".join(difflib.unified_diff(old, new, full.name, case.name, lineterm="", n=3))
 
 
 def _describe(study: Study, case: Case) -> None:

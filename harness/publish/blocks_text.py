@@ -14,28 +14,47 @@ _LEAST_CASE = 24
 _MOST_GPUS = 26  # one letter each
 
 
+Beside = tuple[str, Sequence[str]]
+Strip = tuple[list[Block], list[Beside]]
+
+
 def grid_lines(table: Grid, columns: int) -> list[str]:
     """Blocks side by side as far as they fit, the rest below; the measurements stand beside the first."""
-    case_room = min(max(map(len, table.cases)), max(columns // 3, _LEAST_CASE))
     gpus = list(table.measured)[:_MOST_GPUS]
-    beside = [(f"[{chr(65 + i)}]", table.measured[gpu]) for i, gpu in enumerate(gpus)]
-    lines: list[str] = []
-    waiting = list(table.blocks)
-    while waiting or beside:
-        room, part, extra = columns - case_room, [], []
-        while beside and room >= len(_GAP) + _beside_size(beside[0]):
-            room -= len(_GAP) + _beside_size(beside[0])
-            extra.append(beside.pop(0))
-        while waiting and (room >= len(_GAP) + _block_size(waiting[0]) or not (part or extra)):
-            room -= len(_GAP) + _block_size(waiting[0])
-            part.append(waiting.pop(0))
-        lines += [*_strip_of_blocks(table.cases, part, extra, case_room), ""]
-    legend = [f"[{chr(65 + i)}] FLOP/clk/SM recorded on {gpu}" for i, gpu in enumerate(gpus)]
+    letters = [f"[{chr(ord('A') + i)}]" for i in range(len(gpus))]
+    beside = [(letter, table.measured[gpu]) for letter, gpu in zip(letters, gpus, strict=True)]
+    room = _LEAST_CASE
+    strips = _packed(table.blocks, beside, columns - room)
+    for wider in range(max(map(len, table.cases)), room, -1):
+        # The longest names that cost no further strip.
+        if len(_packed(table.blocks, beside, columns - wider)) == len(strips):
+            room, strips = wider, _packed(table.blocks, beside, columns - wider)
+            break
+    lines = [line for strip in strips for line in (*_strip_lines(table.cases, *strip, room), "")]
+    legend = [f"{letter} FLOP/clk/SM recorded on {gpu}" for letter, gpu in zip(letters, gpus, strict=True)]
     notes = [f"[{i}] {note}" for i, note in enumerate(table.footnotes, 1)]
     return lines + [line for text in (*legend, *notes) for line in wrap(text, columns, indent="    ")]
 
 
-def _beside_size(column: tuple[str, Sequence[str]]) -> int:
+def _packed(blocks: Sequence[Block], beside: Sequence[Beside], columns: int) -> list[Strip]:
+    """Which blocks and measurements share a strip of this many columns; at least one in each."""
+    waiting: list[Block | Beside] = [*blocks[:1], *beside, *blocks[1:]]
+    strips: list[Strip] = []
+    room = -1
+    for piece in waiting:
+        size = len(_GAP) + (_block_size(piece) if isinstance(piece, Block) else _beside_size(piece))
+        if not strips or size > room:
+            strips.append(([], []))
+            room = columns
+        room -= size
+        if isinstance(piece, Block):
+            strips[-1][0].append(piece)
+        else:
+            strips[-1][1].append(piece)
+    return strips
+
+
+def _beside_size(column: Beside) -> int:
     return max(map(len, (column[0], *column[1])))
 
 
@@ -53,8 +72,8 @@ def _title_lines(block: Block) -> list[str]:
     return textwrap.wrap(block.title, sum(_sizes(block)) + len(BUILT) - 1)
 
 
-def _strip_of_blocks(
-    cases: Sequence[str], blocks: Sequence[Block], beside: Sequence[tuple[str, Sequence[str]]], room: int
+def _strip_lines(
+    cases: Sequence[str], blocks: Sequence[Block], beside: Sequence[Beside], room: int
 ) -> list[str]:
     titles = [_title_lines(block) for block in blocks]
     wide = [_block_size(block) for block in blocks]

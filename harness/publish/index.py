@@ -12,7 +12,7 @@ _LIMITS = """
 ## How to read them
 
 - Numbers are medians over the launches of one run; a row shows the newest run of its case.
-- FLOP/clk/SM counts SM cycles inside the kernel, so the clock does not enter; TFLOP/s does depend on the clock.
+- FLOP/clk/SM counts SM cycles inside the kernel, so the clock does not enter; TFLOP/s depends on it.
 - A percentage is of the peak that the caption names, taken in FLOP/clk/SM.
 - The ratio to full is taken within rounds, at the configuration of full; the ceiling is the best over the
   configurations that the study declares.
@@ -21,8 +21,8 @@ _LIMITS = """
 
 ## What they do not say
 
-- A stripped case is another kernel: the compiler may schedule what remains differently, and the difference to full
-  holds that too.
+- A stripped case is another kernel: the compiler may schedule what remains differently, and the difference
+  to full holds that too.
 - Boards of one product differ, and so do drivers: compare within one table.
 - Rows bound by L2 or DRAM depend on clocks that SM cycles do not count.
 """

@@ -46,12 +46,17 @@ class Section:
 def sections(data: pd.DataFrame, files: Iterable[RecordFile]) -> tuple[Section, ...]:
     """Every table of the frame that `files` gave, in the order of its rows; replaced rows are left out."""
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in data.to_dict("records"):
+    for row in rows_of(data):
         if row["latest"]:
-            groups.setdefault(section_key(row), []).append({str(name): value for name, value in row.items()})
+            groups.setdefault(section_key(row), []).append(row)
     by_run = {str(file.header["run"])[:12]: file for file in files}
     made = [_section(rows, by_run) for rows in groups.values()]
     return tuple(sorted(made, key=lambda section: section.gpu is None))
+
+
+def rows_of(data: pd.DataFrame) -> list[Row]:
+    """The rows of a frame as mappings."""
+    return [{str(name): value for name, value in row.items()} for row in data.to_dict("records")]
 
 
 def _section(rows: Sequence[Row], by_run: Mapping[str, RecordFile]) -> Section:
@@ -110,8 +115,13 @@ def _clocks(section: Section) -> str:
     reported = median([row["reported_mhz"] for row in section.rows])
     parts = [f"{product.boost_hz / 1e6:.0f} MHz boost by specification"] if product else []
     parts += [f"{reported:.0f} MHz reported by the driver"] if reported is not None else []
-    parts += [f"{min(run):.0f} to {max(run):.0f} MHz run, counted in the kernels"]
+    parts += [f"{_range(min(run), max(run))} MHz run, counted in the kernels"]
     return "SM clock: " + ", ".join(parts)
+
+
+def _range(low: float, high: float) -> str:
+    texts = dict.fromkeys((f"{low:.0f}", f"{high:.0f}"))
+    return " to ".join(texts)
 
 
 def _conditions(section: Section) -> str:
@@ -121,7 +131,7 @@ def _conditions(section: Section) -> str:
     parts += [f"inputs {', '.join(fills)}"] if fills and section.gpu else []
     parts += [f"L2 {l2}"] if l2 else []
     samples = [row["samples"] for row in section.rows if row["samples"]]
-    parts += [f"{min(samples)} to {max(samples)} launches a row, medians"] if samples else []
+    parts += [f"medians of {_range(min(samples), max(samples))} launches"] if samples else []
     return "; ".join(parts)
 
 

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from harness.publish.collect import find, read_all
 from harness.publish.columns import Row
 from harness.publish.csv_table import csv_text
 from harness.publish.frame import Order, frame
 from harness.publish.index import index
 from harness.publish.markdown import fill_markers, markdown_section, marker_problems
-from harness.publish.section import Section, sections
+from harness.publish.section import Section, rows_of, sections
 from harness.publish.text import text_table
 from harness.store import validate
 
@@ -45,10 +43,11 @@ def publish(results: Path, *, readmes: Sequence[Path] = (), order: Order | None 
 
 
 def check(results: Path, *, readmes: Sequence[Path] = (), order: Order | None = None) -> tuple[str, ...]:
-    """One line per fault: an invalid record, a table that differs from a fresh one, is missing or left over."""
+    """One line per fault: an invalid record, a table that is missing, left over or unlike a fresh one."""
     wanted, problems = _fresh(results, readmes, order)
-    for path in find(results):
-        problems += [f"{path.parent}/{line}" for line in validate(path) if line not in problems]
+    files, _ = read_all(find(results))
+    for file in files:
+        problems += [f"{file.path.parent}/{line}" for line in validate(file.path)]
     for path, text in wanted.items():
         if not path.is_file():
             problems.append(f"{path} is missing: run `ablate publish`")
@@ -65,7 +64,7 @@ def terminal(files: Iterable[Path], results: Path, *, columns: int = 80, order: 
     others: list[Row] = []
     if any(section.gpu is None for section in sections(data, own)):
         known, _ = read_all(find(results))
-        others = _rows(frame(known, order))
+        others = rows_of(frame(known, order))
     tables = [text_table(section, columns=columns, others=others) for section in sections(data, own)]
     return "\n".join([*tables, *problems])
 
@@ -75,27 +74,25 @@ def _fresh(results: Path, readmes: Sequence[Path], order: Order | None) -> tuple
     files, found = read_all(find(results))
     problems = list(found)
     data = frame(files, order)
-    made = sections(data, files)
-    if not made and not (results / "README.md").exists():
-        return {}, problems
-    others = _rows(data)
-    wanted = _tables(results / "tables", made, others)
-    wanted[results / "README.md"] = GENERATED + index(made)
+    made, others = sections(data, files), rows_of(data)
+    by_stem = _by_stem(made)
+    wanted = _tables(results / "tables", by_stem, others)
+    if made or (results / "README.md").exists():
+        wanted[results / "README.md"] = GENERATED + index(made)
     for path in readmes:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
             continue
-        by_stem = _by_stem(made)
         problems += [f"{path}: {line}" for line in marker_problems(text, by_stem)]
         wanted[path] = fill_markers(text, lambda stem, brief: _joined(by_stem.get(stem, ()), others, brief))
     return wanted, problems
 
 
-def _tables(folder: Path, made: Sequence[Section], others: Sequence[Row]) -> dict[Path, str]:
+def _tables(folder: Path, by_stem: Mapping[str, Sequence[Section]], others: Sequence[Row]) -> dict[Path, str]:
     wanted = {}
-    for stem, members in _by_stem(made).items():
+    for stem, members in by_stem.items():
         wanted[folder / f"{stem}.md"] = GENERATED + "\n" + (_joined(members, others, False) or "")
         wanted[folder / f"{stem}.csv"] = csv_text(row for section in members for row in section.rows)
     return wanted
@@ -112,10 +109,6 @@ def _joined(members: Sequence[Section], others: Sequence[Row], brief: bool) -> s
     if not members:
         return None
     return "\n".join(markdown_section(section, others, brief=brief) for section in members)
-
-
-def _rows(data: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in data.to_dict("records")]
 
 
 def _unwanted(results: Path, wanted: Mapping[Path, str]) -> list[Path]:
