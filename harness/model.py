@@ -342,6 +342,7 @@ class Build:
 
     `dynamic_bytes` is the shared memory asked for at launch, after padding to full's residency.
     `ctas_per_sm` is what then fits (offline arithmetic), `natural_ctas` what would fit unpadded.
+    `compile_seconds` is what the compile took, also when its result came from the cache.
     """
 
     case: Case
@@ -360,6 +361,7 @@ class Build:
     natural_ctas: int | None = None
     ctas_per_sm: int | None = None
     notes: tuple[str, ...] = ()
+    compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

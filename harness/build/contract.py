@@ -1,7 +1,7 @@
 """The SASS contract: does the main loop hold what the case says, and nothing of what it stripped?
 
-An opcode prefix is a list of dot-separated components: BAR matches BAR.SYNC and not DEPBAR, LDS matches LDS.128
-and not LDSM. The tensor instruction is compared whole: HMMA.16816.F32.BF16 is not HMMA.16816.F32.
+An opcode prefix is a list of dot-separated components: BAR matches BAR.SYNC and not DEPBAR, LDS matches
+LDS.128 and not LDSM. The tensor instruction is compared whole: HMMA.16816.F32.BF16 is not HMMA.16816.F32.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def count(counts: Mapping[str, int], prefix: str) -> int:
 
 
 def broken_rules(contract: Contract, inspection: Inspection) -> tuple[str, ...]:
-    """One sentence per rule that the code breaks, with what was expected and what was found; empty: it holds."""
-    broken = [*_broken_tensor(contract, inspection)]
+    """One sentence per rule that the code breaks, with the number expected and found; empty: it holds."""
+    broken = _broken_tensor(contract, inspection)
     if inspection.loop:
         broken += _broken_parts(contract, inspection.loop)
     if contract.spill_free and _spills(inspection):
@@ -71,7 +71,7 @@ def _broken_tensor(contract: Contract, inspection: Inspection) -> list[str]:
     if not inspection.loop:
         all_mma = _listed(inspection.kernel_mma)
         return [
-            f"tensor instructions only outside the loop: {expected}, found 0 in any loop and {all_mma} outside"
+            f"tensor instructions only outside the loop: {expected}, found 0 inside and {all_mma} outside"
         ]
     broken = []
     if inside != contract.mma_count:

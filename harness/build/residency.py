@@ -1,9 +1,9 @@
 """How many CTAs of a kernel fit on one SM, and how much shared memory holds it at fewer. Arithmetic only.
 
-The rules are those of the CUDA occupancy calculator for compute capability 8.0 and newer: registers are given out
-per warp in units of `register_granularity`, from four equal parts of the register file; shared memory per CTA is
-what was asked plus the system's reserve, rounded up; the SM is taken at its largest shared-memory carve-out, which
-is what the launch asks for.
+The rules are those of the CUDA occupancy calculator for compute capability 8.0 and newer: registers are given
+out per warp in units of `register_granularity`, from four equal parts of the register file; shared memory per
+CTA is what was asked plus the system's reserve, rounded up; the SM is taken at its largest shared-memory
+carve-out, which is what a launch has to ask for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Limits(Protocol):
     """What residency must know of a compute capability; bytes, registers and CTAs as its name says."""
 
     @property
-    def cc(self) -> str: ...  # noqa: D102
+    def cc(self) -> tuple[int, int]: ...  # noqa: D102
     @property
     def shared_per_sm_bytes(self) -> int: ...  # noqa: D102
     @property
@@ -67,7 +67,8 @@ def ctas_per_sm(limits: Limits, *, threads: int, registers: int, shared_bytes: i
     check_shared(limits, shared_bytes)
     if registers > limits.registers_per_thread:
         raise NotSupportedError(
-            f"{registers} registers per thread asked, {limits.registers_per_thread} are the limit of {_name(limits)}"
+            f"{registers} registers per thread asked, "
+            f"{limits.registers_per_thread} are the limit of {_name(limits)}"
         )
     warps = -(-threads // WARP)
     fits = {
@@ -81,9 +82,9 @@ def ctas_per_sm(limits: Limits, *, threads: int, registers: int, shared_bytes: i
     assumed = _round_up(warps, PARTITIONS) * _round_up(registers * WARP, limits.register_granularity)
     if ctas == 0 or assumed > limits.registers_per_sm:
         raise NotSupportedError(
-            f"no CTA of {threads} threads with {registers} registers and {shared_bytes} bytes of shared memory fits: "
-            f"{_name(limits)} has {limits.threads_per_sm} threads, {limits.registers_per_sm} registers and "
-            f"{limits.shared_per_sm_bytes} bytes per SM"
+            f"no CTA of {threads} threads, {registers} registers each and {shared_bytes} bytes of shared "
+            f"memory fits: {_name(limits)} has {limits.threads_per_sm} threads, {limits.registers_per_sm} "
+            f"registers and {limits.shared_per_sm_bytes} bytes per SM"
         )
     return Residency(ctas=ctas, limited_by=tuple(name for name, number in fits.items() if number == ctas))
 
@@ -101,7 +102,8 @@ def check_dynamic(dynamic_bytes: int) -> None:
     """NotSupportedError for an amount of dynamic shared memory that no launch should ask for."""
     if dynamic_bytes < 0 or dynamic_bytes % SHARED_UNIT_BYTES:
         raise NotSupportedError(
-            f"{dynamic_bytes} bytes of dynamic shared memory asked; it must be a multiple of {SHARED_UNIT_BYTES}"
+            f"{dynamic_bytes} bytes of dynamic shared memory asked; "
+            f"it must be a multiple of {SHARED_UNIT_BYTES}"
         )
 
 
@@ -144,4 +146,4 @@ def _round_up(number: int, unit: int) -> int:
 
 
 def _name(limits: Limits) -> str:
-    return f"compute capability {limits.cc}"
+    return f"compute capability {limits.cc[0]}.{limits.cc[1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -83,6 +84,19 @@ def require_nvdisasm() -> Path:
             "nvdisasm is not installed: pip install nvidia-cuda-nvdisasm, or put a CUDA toolkit on PATH"
         )
     return path
+
+
+@cache
+def nvdisasm_version(nvdisasm: Path) -> str:
+    """The disassembler's build, as it says itself; ToolError when it does not run."""
+    try:
+        done = subprocess.run(
+            [str(nvdisasm), "--version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ToolError(f"{nvdisasm} cannot be run: {error}") from error
+    found = re.search(r"V([0-9.]+)", done.stdout)
+    return found[1] if found else done.stdout.strip()
 
 
 def _load_nvrtc() -> Path:
