@@ -134,6 +134,8 @@ def constraint(levels: Values, configuration: Values) -> str | None:
         return "with one product nothing consumes P, and its softmax would be dead code: use softmax=none"
     if levels["gemms"] == "pv" and levels["accumulators"] != 1:
         return "the sets hold partial sums of Q K^T, which gemms=pv removes"
+    if levels["gemms"] == "pv" and configuration.number("block_n") > levels.number("head_dim"):
+        return "P is the first block_n columns of Q, which has only head_dim of them"
     if levels["smem_copy"] == "stripped" and configuration.number("block_n") > 64:
         return "more than 8 key tiles would repeat operands of the register pool, and ptxas would merge their MMAs"
     if levels["accumulators"] != 1 and configuration.number("block_m") != 16 * configuration.number("warps"):

@@ -56,6 +56,14 @@ __device__ __forceinline__ void copy_async(u32 to_shared, const void* from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
 }
 
+// The same, or nothing: a predicated instruction, where a branch would cut the schedule of the loop around it.
+__device__ __forceinline__ void copy_async_if(u32 to_shared, const void* from, bool wanted)
+{
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to_shared),
+                 "l"(from), "r"(static_cast<u32>(wanted))
+                 : "memory");
+}
+
 // The same where `inside`, 16 zero bytes elsewhere; `from` must be a valid address either way.
 __device__ __forceinline__ void copy_async_or_zero(u32 to_shared, const void* from, bool inside)
 {

@@ -6,8 +6,8 @@ struct TileCopies {
     const u16* k;  // the next tile to copy
     const u16* v;
     u32 ring;       // shared address of stage 0: K, then V
-    u32 write_stage;
-    u32 read_stage;
+    u32 write_offset;  // bytes from there to the stage that is copied to next, and to the one that is read now
+    u32 read_offset;
     int tiles_left;  // to copy
 
     enum : u32 { TILE_BYTES = BLOCK_N * HEAD_DIM * 2, STAGE_BYTES = 2 * TILE_BYTES };
@@ -18,7 +18,7 @@ struct TileCopies {
         k = k_head + last * BLOCK_N * HEAD_DIM;
         v = v_head + last * BLOCK_N * HEAD_DIM;
         ring = shared;
-        write_stage = read_stage = 0;
+        write_offset = read_offset = 0;
         tiles_left = last + 1;
         if constexpr (READS_K) {
             copy_tile_or_zero<BLOCK_N, HEAD_DIM, THREADS>(ring, k, seqlen - last * BLOCK_N);
@@ -36,14 +36,13 @@ struct TileCopies {
     // Copies one more tile, if there is one. The stage it goes to was read an iteration ago: a barrier lies between.
     __device__ __forceinline__ void copy_next()
     {
-        if (tiles_left > 0) {
-            const u32 to = ring + write_stage * STAGE_BYTES;
-            if constexpr (READS_K) {
-                copy_tile<BLOCK_N, HEAD_DIM, THREADS>(to, k);
-            }
-            if constexpr (READS_V) {
-                copy_tile<BLOCK_N, HEAD_DIM, THREADS>(to + TILE_BYTES, v);
-            }
+        const bool wanted = tiles_left > 0;
+        const u32 to = ring + write_offset;
+        if constexpr (READS_K) {
+            copy_tile_if<BLOCK_N, HEAD_DIM, THREADS>(wanted, to, k);
+        }
+        if constexpr (READS_V) {
+            copy_tile_if<BLOCK_N, HEAD_DIM, THREADS>(wanted, to + TILE_BYTES, v);
         }
         advance();
     }
@@ -55,13 +54,16 @@ struct TileCopies {
         k -= BLOCK_N * HEAD_DIM;
         v -= BLOCK_N * HEAD_DIM;
         --tiles_left;
-        write_stage = write_stage + 1 == STAGES ? 0 : write_stage + 1;
+        write_offset = stage_after(write_offset);
     }
 
     // This thread's share of the oldest tile has landed; a barrier makes that true of all.
     __device__ __forceinline__ void wait() { wait_copies<STAGES - 2>(); }
 
-    // Bytes from the first stage to the one to be read now.
-    __device__ __forceinline__ u32 read_offset() const { return read_stage * STAGE_BYTES; }
-    __device__ __forceinline__ void next_stage() { read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1; }
+    __device__ __forceinline__ void next_stage() { read_offset = stage_after(read_offset); }
+
+    __device__ __forceinline__ u32 stage_after(u32 offset) const
+    {
+        return offset == (STAGES - 1) * STAGE_BYTES ? 0 : offset + STAGE_BYTES;
+    }
 };

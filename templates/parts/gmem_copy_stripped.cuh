@@ -3,7 +3,7 @@
 // for, one stage.
 template <int BLOCK_N, int HEAD_DIM, int STAGES, int THREADS, bool READS_K, bool READS_V>
 struct TileCopies {
-    enum : u32 { TILE_BYTES = BLOCK_N * HEAD_DIM * 2 };
+    enum : u32 { TILE_BYTES = BLOCK_N * HEAD_DIM * 2, read_offset = 0 };
 
     __device__ __forceinline__ void start(const u16* k_head, const u16* v_head, u32 shared, int seqlen)
     {
@@ -23,6 +23,5 @@ struct TileCopies {
 
     __device__ __forceinline__ void copy_next() {}
     __device__ __forceinline__ void wait() {}
-    __device__ __forceinline__ u32 read_offset() const { return 0; }
     __device__ __forceinline__ void next_stage() {}
 };

@@ -8,7 +8,7 @@
     for (int tile = (seqlen - 1) / BLOCK_N; tile >= 0; --tile) {
         copies.wait();
         tile_barrier();
-        fragments.at_stage(copies.read_offset());
+        fragments.at_stage(copies.read_offset);
 
         // S = Q K^T
 #pragma unroll

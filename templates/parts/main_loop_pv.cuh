@@ -18,7 +18,7 @@
     for (int tile = (seqlen - 1) / BLOCK_N; tile >= 0; --tile) {
         copies.wait();
         tile_barrier();
-        fragments.at_stage(copies.read_offset());
+        fragments.at_stage(copies.read_offset);
         copies.copy_next();
 #pragma unroll
         for (int step = 0; step < PV_STEPS; ++step) {

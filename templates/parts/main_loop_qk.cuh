@@ -9,7 +9,7 @@
     for (int tile = (seqlen - 1) / BLOCK_N; tile >= 0; --tile) {
         copies.wait();
         tile_barrier();
-        fragments.at_stage(copies.read_offset());
+        fragments.at_stage(copies.read_offset);
         multiply_keys<QK_STEPS, ROTATION>(scores, fragments);
         copies.copy_next();
         copies.next_stage();

@@ -13,9 +13,9 @@ __device__ __forceinline__ u32 chunk_address(u32 row_address, u32 chunk)
     return (row_address ^ ((chunk & 7) << 4)) + ((chunk >> 3) << 7);
 }
 
-// Starts the copies of ROWS whole rows, shared out over the CTA's threads: 16 bytes a thread and pass.
+// Starts the copies of ROWS whole rows if `wanted`, shared out over the CTA's threads: 16 bytes a thread and pass.
 template <int ROWS, int COLUMNS, int THREADS>
-__device__ __forceinline__ void copy_tile(u32 to_shared, const u16* from)
+__device__ __forceinline__ void copy_tile_if(bool wanted, u32 to_shared, const u16* from)
 {
     constexpr u32 CHUNKS = COLUMNS / 8;
     constexpr u32 ROWS_PER_PASS = THREADS / CHUNKS;
@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy_tile(u32 to_shared, const u16* from)
     from += row * COLUMNS + chunk * 8;
 #pragma unroll
     for (u32 first = 0; first < ROWS; first += ROWS_PER_PASS) {
-        copy_async(to_shared + first * COLUMNS * 2, from + first * COLUMNS);
+        copy_async_if(to_shared + first * COLUMNS * 2, from + first * COLUMNS, wanted);
     }
 }
 
