@@ -1,0 +1,201 @@
+"""The worker process: whatever its server does, the parent goes on and no child is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fake_gpu import FakeNvml, entry, facts
+
+from harness.errors import HungError, LaunchError, NotSupportedError
+from harness.gpu import nvml
+from harness.gpu.device import GpuDevice
+from harness.gpu.faults import StickyError
+from harness.gpu.lock import BusyError
+from harness.gpu.worker import Worker
+
+
+@pytest.fixture
+def moody():
+    worker = Worker("fake_gpu:Moody", call_seconds=10)
+    yield worker
+    worker.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_one_child_answers_many_calls_and_errors_do_not_end_it(moody: Worker) -> None:
+    first = moody.call("echo", {"a": 1})
+    with pytest.raises(LaunchError, match="ZeroDivisionError: nothing to divide by") as info:
+        moody.call("fail")
+    assert "fail" in info.value.detail
+    with pytest.raises(NotSupportedError, match="needs 2 bytes"):
+        moody.call("unsupported")
+    with pytest.raises(LaunchError, match="AttributeError"):
+        moody.call("no_such_method")
+    with pytest.raises(LaunchError, match=r"pickle|lambda"):
+        moody.call("unpicklable")
+    second = moody.call("echo", 2)
+    assert first[0] == {"a": 1} and second[1] == 2 and first[2] == second[2] != os.getpid()
+    assert moody.generation == 1
+    pid = moody.pid
+    assert pid is not None
+    moody.close()
+    assert not is_running(pid) and moody.pid is None
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("die", "ended with status 9"), ("abort", "ended by SIGABRT")],
+)
+def test_a_crash_is_an_error_and_the_next_call_has_a_fresh_child(
+    moody: Worker, method: str, words: str
+) -> None:
+    moody.call("echo", 1)
+    with pytest.raises(LaunchError, match=rf"case 7.*{words}"):
+        moody.call(method, doing="case 7")
+    assert moody.call("echo", 1)[1] == 1
+    assert moody.generation == 2
+
+
+def test_a_sticky_error_and_a_hang_end_the_child(moody: Worker) -> None:
+    pid = moody.call("echo", 1)[2]
+    with pytest.raises(StickyError):
+        moody.call("stick")
+    assert not is_running(pid)
+    pid = moody.call("echo", 1)[2]
+    with pytest.raises(HungError, match=r"case 8: no answer within 0\.2 s"):
+        moody.call("hang", doing="case 8", seconds=0.2)
+    assert not is_running(pid)
+
+
+def test_a_method_may_move_its_own_limit(moody: Worker) -> None:
+    moody.ensure()
+    assert moody.call("slow", 0.6, 30.0, seconds=0.3) == "done"
+    with pytest.raises(HungError, match=r"within 0\.1 s"):
+        moody.call("slow", 30.0, 0.1, seconds=30.0)
+
+
+def test_a_child_that_was_killed_between_calls_is_replaced(moody: Worker) -> None:
+    pid = moody.call("echo", 1)[2]
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert moody.call("echo", 1)[1] == 1
+
+
+def test_a_slow_start_is_waited_for_up_to_its_limit() -> None:
+    worker = Worker("fake_gpu:Moody", (30.0,), start_seconds=0.5)
+    with pytest.raises(HungError, match=r"starting the GPU worker: no answer within 0\.5 s"):
+        worker.call("echo", 1)
+    assert worker.pid is None
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    worker = Worker("fake_gpu:stillborn")
+    with pytest.raises(LaunchError, match="ValueError: no GPU in this child"):
+        worker.call("echo", 1)
+    assert worker.pid is None
+
+
+def test_ctrl_c_in_the_parent_leaves_no_child(moody: Worker) -> None:
+    pid = moody.call("echo", 1)[2]
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        moody.call("hang", seconds=30)
+    timer.join()
+    assert not is_running(pid)
+
+
+PARENT = """
+import sys
+from harness.gpu.worker import Worker
+if __name__ == "__main__":
+    worker = Worker("fake_gpu:Moody")
+    print(worker.call("echo", 1)[2], flush=True)
+    worker.call("hang", seconds=600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_child_ends_with_its_parent(tmp_path: Path, number: int) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    path = os.pathsep.join([str(Path(__file__).parent.parent), str(Path(__file__).parent)])
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert is_running(child)
+        parent.send_signal(number)
+        parent.wait(10)
+    deadline = time.monotonic() + 5
+    while is_running(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running(child)
+
+
+# ---- the device over the worker
+
+
+@pytest.fixture
+def device():
+    worker = Worker("fake_gpu:FakeServer", (facts(), 5.0), call_seconds=10)
+    with GpuDevice(
+        facts(), worker=worker, nvml=nvml.open_nvml("0000:13:00.0", None, module=FakeNvml())
+    ) as device:
+        yield device
+
+
+def test_a_bad_kernel_costs_one_row(device: GpuDevice) -> None:
+    for name, kernel in (("full", "ok"), ("a", "dies"), ("b", "illegal"), ("c", "hangs")):
+        assert device.prepare(entry(name, kernel)).registers == 32
+    seconds = [device.time("full", 2).seconds]
+    for name, error in (("a", LaunchError), ("b", StickyError), ("c", HungError)):
+        with pytest.raises(error, match=name if name != "b" else "illegal"):
+            device.time(name)
+        # A fresh worker gets full again when it is asked for.
+        seconds.append(device.time("full", 2).seconds)
+    assert seconds == pytest.approx([1e-3] * 4)
+    assert device.verify("full", slices=(1,)).outputs["y"].shape == (1, 4)
+    assert device.warm_up(seconds=5).settled
+    device.flush()
+    assert device.time("full").cold
+    assert device.state().throttle == ("sw_power_cap", "hw_slowdown")
+
+
+def test_an_entry_that_cannot_run_here_is_not_kept(device: GpuDevice) -> None:
+    with pytest.raises(NotSupportedError):
+        device.prepare(entry("big", "too big"))
+    with pytest.raises(LaunchError, match="big: was never prepared"):
+        device.time("big")
+
+
+def test_a_busy_gpu_is_refused_unless_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("harness.gpu.device.wait_idle", lambda ask: ask())
+    busy = nvml.open_nvml("0000:11:00.0", None, module=FakeNvml())
+    device = GpuDevice(facts(uuid=f"GPU-busy-{os.getpid()}"), worker=Worker("fake_gpu:Moody"), nvml=busy)
+    with pytest.raises(BusyError, match="pid 4242"), device.reserved():
+        pass
+    with device.reserved(allow_busy=True), pytest.raises(BusyError, match=f"pid {os.getpid()}"):
+        device.reserved(allow_busy=True).__enter__()
