@@ -169,6 +169,8 @@ __device__ __forceinline__ u32 bits_of(u32 pair) { return pair; }
 
 // ---- arithmetic ----------------------------------------------------------------------------------------------------
 
+__device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
+
 // 2^x, one MUFU instruction, relative error 2^-22; denormal results are zero.
 __device__ __forceinline__ float exp2_fast(float x)
 {

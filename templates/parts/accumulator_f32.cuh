@@ -31,11 +31,10 @@ __device__ __forceinline__ void scale_rows(Accumulator& tile, float upper, float
 // Columns from `columns_inside` on, counted from this thread's first one, become minus infinity.
 __device__ __forceinline__ void mask_columns(Accumulator& tile, int columns_inside)
 {
-    const float minus_infinity = -__int_as_float(0x7f800000);
     if (columns_inside <= 0) {
-        tile[0] = tile[2] = minus_infinity;
+        tile[0] = tile[2] = minus_infinity();
     }
     if (columns_inside <= 1) {
-        tile[1] = tile[3] = minus_infinity;
+        tile[1] = tile[3] = minus_infinity();
     }
 }

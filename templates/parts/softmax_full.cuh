@@ -15,7 +15,7 @@ struct Softmax {
         scale = score_scale;
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
-            row_max[m][0] = row_max[m][1] = -__int_as_float(0x7f800000);
+            row_max[m][0] = row_max[m][1] = minus_infinity();
             row_sum[m][0] = row_sum[m][1] = 0.0f;
         }
     }
