@@ -25,7 +25,9 @@ def grid_lines(table: Grid, columns: int) -> list[str]:
     beside = [(letter, table.measured[gpu]) for letter, gpu in zip(letters, gpus, strict=True)]
     room = _LEAST_CASE
     strips = _packed(table.blocks, beside, columns - room)
-    for wider in range(max(map(len, table.cases)), room, -1):
+    pieces = [*map(_block_size, table.blocks), *map(_beside_size, beside)]
+    most = min(max(map(len, table.cases)), columns - len(_GAP) - max(pieces))
+    for wider in range(most, room, -1):
         # The longest names that cost no further strip.
         if len(_packed(table.blocks, beside, columns - wider)) == len(strips):
             room, strips = wider, _packed(table.blocks, beside, columns - wider)

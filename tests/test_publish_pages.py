@@ -1,0 +1,211 @@
+"""Markdown, markers and the published folder: text stays text, equal records give equal bytes."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import record_files as made
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import publish
+from harness.publish.markdown import escape, fill_markers, markdown_table, marker_problems
+
+
+def unescaped(text: str) -> str:
+    return re.sub(r"\\([\\`*_\[\]<>|~$&])", r"\1", text)
+
+
+def pipes(line: str) -> int:
+    return len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
+
+
+@given(st.text())
+def test_escaped_text_reads_the_same_and_is_one_cell(text: str) -> None:
+    cell = escape(text)
+    assert "\n" not in cell
+    assert pipes(cell) == 0
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<>`*]", cell)
+    wanted = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    assert unescaped(cell) == wanted
+
+
+NASTY = [
+    "qk|pv",
+    "a\nb",
+    "`x|y`",
+    "<none>",
+    "*full*",
+    "<script>alert(1)</script>",
+    "NVIDIA RTX™ A6000",
+    "a\\|b",
+    "$x_1$ & {y}",
+]
+
+
+def test_every_line_of_a_table_has_the_same_number_of_pipes() -> None:
+    text = markdown_table(["case", "x", "notes"], [[escape(name), "1", escape(name)] for name in NASTY])
+    lines = text.splitlines()
+    assert len(lines) == len(NASTY) + 2
+    assert {pipes(line) for line in lines} == {4}
+    assert re.fullmatch(r"\| :-- \| --: \| :-- \|", lines[1])
+
+
+def test_an_empty_table_is_a_header() -> None:
+    assert markdown_table(["case", "x"], []).count("\n") == 2
+
+
+def test_text_from_a_record_is_text_on_the_page(tmp_path: Path) -> None:
+    card = {**made.H200, "name": "NVIDIA RTX™ <b>|\n`A6000`"}
+    bad = [made.failed(f"{name}@m128", "wrong", name, gpu=card["name"]) for name in NASTY]
+    made.results(tmp_path, made.record(gpu=card["name"]), *bad, gpu=card)
+    publish.publish(tmp_path)
+    (page,) = (tmp_path / "tables").glob("*.md")
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    assert len(lines) == len(NASTY) + 1 + 2
+    assert len({pipes(line) for line in lines}) == 1
+    assert "<script>" not in page.read_text()
+    assert "<b>" not in (tmp_path / "README.md").read_text()
+
+
+def test_a_markdown_table_holds_failed_and_skipped_rows_with_their_reason(tmp_path: Path) -> None:
+    made.results(
+        tmp_path,
+        made.record(),
+        made.failed("a=1@m128", "skipped", "cannot exist"),
+        made.failed("b=1@m128", "hung", "no answer in 10 s"),
+    )
+    publish.publish(tmp_path)
+    (page,) = (tmp_path / "tables").glob("*.md")
+    text = page.read_text()
+    assert "skipped: cannot exist" in text
+    assert "hung: no answer in 10 s" in text
+    assert (tmp_path / "tables" / f"{page.stem}.csv").read_text().count("\n") == 4
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_equal_records_give_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        made.results(tmp_path / name, made.record(), made.record("copy=stripped@m128", [2400.0]))
+        publish.publish(tmp_path / name)
+    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")
+    assert publish.publish(tmp_path / "a").written == ()
+
+
+def test_check_passes_on_fresh_tables_and_names_every_change(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    assert any("is missing" in line for line in publish.check(tmp_path))
+    publish.publish(tmp_path)
+    assert publish.check(tmp_path) == ()
+    (page,) = (tmp_path / "tables").glob("*.md")
+    page.write_text(page.read_text().replace("2000", "2001"))
+    (problem,) = publish.check(tmp_path)
+    assert problem == f"{page} is out of date: run `ablate publish`"
+
+
+def test_a_table_without_records_goes_and_hand_written_files_stay(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    publish.publish(tmp_path)
+    own = tmp_path / "tables" / "mine.md"
+    own.write_text("# by hand\n")
+    next((tmp_path / "records").rglob("*.jsonl")).unlink()
+    assert sum("belongs to no record" in line for line in publish.check(tmp_path)) == 2
+    publish.publish(tmp_path)
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["mine.md"]
+    assert publish.check(tmp_path) == ()
+
+
+def test_a_foreign_file_is_named_and_the_others_are_published(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    bad = tmp_path / "records" / "demo" / "bad.jsonl"
+    bad.write_text('{"what": 1}\n')
+    published = publish.publish(tmp_path)
+    assert len(published.written) == 3
+    assert len(published.problems) == 1
+    assert str(bad) in published.problems[0]
+    assert str(bad) in publish.check(tmp_path)[0]
+    assert bad.read_text() == '{"what": 1}\n'
+
+
+def test_check_finds_a_record_that_breaks_the_schema(tmp_path: Path) -> None:
+    made.results(tmp_path, made.failed("a=1@m128", "wrong", "off", samples=made.samples([1e20])))
+    publish.publish(tmp_path)
+    assert any("one.jsonl:2" in line for line in publish.check(tmp_path))
+    assert "100000000000000000000" not in "".join(p.read_text() for p in (tmp_path / "tables").iterdir())
+
+
+@pytest.mark.parametrize("name", ["A/B\\..", "", "™" * 300, "n" * 300, "../../up", "a b"])
+def test_any_gpu_name_makes_a_file_in_the_folder(tmp_path: Path, name: str) -> None:
+    card = {**made.H200, "name": name or " "}
+    made.results(tmp_path, made.record(gpu=card["name"]), gpu={**card, "name": "x"})
+    path = next((tmp_path / "records").rglob("*.jsonl"))
+    text = path.read_text().replace('"name":"x"', f'"name":{_json(card["name"])}')
+    path.write_text(text)
+    publish.publish(tmp_path)
+    names = sorted(p.name for p in (tmp_path / "tables").iterdir())
+    assert len(names) == 2
+    assert all(len(n.encode()) < 200 for n in names)
+
+
+def _json(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def test_gpu_names_that_look_alike_get_different_files(tmp_path: Path) -> None:
+    for i, name in enumerate(("RTX A", "RTX-A", "RTX/A")):
+        card = {**made.H200, "name": name}
+        head = made.header(card, run=str(i) * 32)
+        made.write(tmp_path / f"records/demo/{i}/x.jsonl", head, [made.record(gpu=name)])
+    publish.publish(tmp_path)
+    assert len(list((tmp_path / "tables").glob("*.md"))) == 3
+
+
+def test_a_marked_table_is_written_and_the_rest_is_untouched(tmp_path: Path) -> None:
+    made.results(tmp_path / "results", made.record(), made.record("c=1@m128", [9.0], set="ceiling"))
+    publish.publish(tmp_path / "results")
+    (page,) = (tmp_path / "results/tables").glob("*.md")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# before\n\n<!-- table:{page.stem} brief -->\nold\n<!-- /table -->\n\nafter\n")
+    assert any("out of date" in line for line in publish.check(tmp_path / "results", readmes=[readme]))
+    publish.publish(tmp_path / "results", readmes=[readme])
+    text = readme.read_text()
+    assert text.startswith("# before\n\n")
+    assert text.endswith("<!-- /table -->\n\nafter\n")
+    assert "full@m128" in text
+    assert "c=1@m128" not in text
+    assert "old" not in text
+    assert publish.check(tmp_path / "results", readmes=[readme]) == ()
+
+
+def test_unknown_and_unclosed_markers_are_problems() -> None:
+    assert marker_problems("<!-- table:nope -->\n<!-- /table -->\n", {"a": 1}) == [
+        "no table 'nope'; there are a"
+    ]
+    assert "no <!-- /table -->" in marker_problems("<!-- table:a -->\n", {"a": 1})[0]
+    assert marker_problems("<!-- table:a -->\n\n<!-- /table -->", {"a": 1}) == []
+
+
+def test_a_backslash_in_a_table_is_no_group_reference() -> None:
+    text = fill_markers("<!-- table:a -->\n<!-- /table -->", lambda name, brief: r"\1 \g<0> \\")
+    assert text == "<!-- table:a -->\n\\1 \\g<0> \\\\\n<!-- /table -->"
+
+
+@pytest.mark.slow
+def test_ten_thousand_records_of_twenty_gpus_are_published_in_ten_seconds(tmp_path: Path) -> None:
+    rates = [2000.0 + i for i in range(12)]
+    for g in range(20):
+        card = {**made.H200, "name": f"GPU {g}", "uuid": f"GPU-{g}"}
+        body = [made.record(f"c={i}@m128", rates, gpu=card["name"]) for i in range(500)]
+        made.write(tmp_path / f"records/demo/{g}/x.jsonl", made.header(card, run=f"{g:032d}"), body)
+    start = time.perf_counter()
+    published = publish.publish(tmp_path)
+    assert len(published.written) == 41
+    assert time.perf_counter() - start < 10
