@@ -61,17 +61,18 @@ DISTINCT = kernel("float d[4][4] = {};", _FRESH.format(b="b[i], b[i + 4]"), _SUM
 SPILL = kernel(
     "float d[16][4] = {};",
     "for (int i = 0; i < 16; ++i) mma(d[i], a, b[i & 7], b[(i + 1) & 7]);",
-    "float s = 0;\nfor (int i = 0; i < 16; ++i) for (int j = 0; j < 4; ++j) s += d[i][j];\nout[threadIdx.x] = s;",
+    "float s = 0;\nfor (int i = 0; i < 64; ++i) s += d[i / 4][i % 4];\nout[threadIdx.x] = s;",
 )
 
 # Shuffles, whose slow path ptxas puts behind the last EXIT with a jump back into the loop; a barrier, an exp.
 BUSY = kernel(
     "float d[4] = {}; __shared__ float shared[256];",
     "mma(d, a, b[0], b[1]);\n"
-    "float m = __shfl_xor_sync(~0u, d[0], 1); m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));\n"
-    "shared[threadIdx.x] = exp2_fast(m); __syncthreads();\n"
-    "if (shared[threadIdx.x ^ 1] > 3.f && threadIdx.x > 5) break;\n"
-    "d[1] = shared[threadIdx.x ^ 2]; __syncthreads();",
+    "float m = fmaxf(d[0], __shfl_xor_sync(~0u, d[0], 1));\n"
+    "if (m > 3.f && threadIdx.x > 5) break;\n"
+    "m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));\n"
+    "shared[threadIdx.x] = exp2_fast(m);\n__syncthreads();\n"
+    "d[1] += shared[threadIdx.x ^ 2];\n__syncthreads();",
     SUM,
 )
 

@@ -23,7 +23,8 @@ INSTRUCTION_BYTES = 16
 
 _TENSOR = re.compile(r"^(?:UTC)?[A-Z]*MMA$")
 _TARGET = re.compile(r"(?:^|,)0x([0-9a-f]+)$")
-_HOLDS_ADDRESS = frozenset({"BRA", "BRX", "BSSY", "BSYNC", "CALL", "JMP", "JMX", "RET", "WARPSYNC"})
+# What may name an instruction's address. A bare WARPSYNC names a mask of lanes.
+_HOLDS_ADDRESS = re.compile(r"^(?:BRA|BRX|BSSY|CALL|JMP|JMX|RET|WARPSYNC\.COLLECTIVE)(?:\.|$)")
 _TIMEOUT_SECONDS = 120
 
 
@@ -125,7 +126,7 @@ def _instructions(rows: list[dict[str, Any]], base: int, name: str) -> tuple[Ins
     for index, row in enumerate(rows):
         operands = str(row.get("operands", ""))
         opcode = str(row["opcode"])
-        if base and opcode.partition(".")[0] in _HOLDS_ADDRESS:
+        if base and _HOLDS_ADDRESS.match(opcode):
             operands = _TARGET.sub(lambda hit: _moved(hit, base), operands)
         made.append(Instruction(index * INSTRUCTION_BYTES, str(row.get("predicate", "")), opcode, operands))
     if not made:
@@ -135,7 +136,7 @@ def _instructions(rows: list[dict[str, Any]], base: int, name: str) -> tuple[Ins
 
 def _moved(hit: re.Match[str], base: int) -> str:
     comma = "," if hit[0].startswith(",") else ""
-    return f"{comma}{int(hit[1], 16) - base:#x}"
+    return f"{comma}{max(int(hit[1], 16) - base, 0):#x}"
 
 
 def _run(nvdisasm: Path, arguments: list[str], what: str) -> list[dict[str, Any]]:
