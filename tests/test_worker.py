@@ -161,7 +161,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path, number: int) -> None:
 def device():
     worker = Worker("fake_gpu:FakeServer", (facts(), 5.0), call_seconds=10)
     with GpuDevice(
-        facts(), worker=worker, nvml=nvml.open_nvml("0000:13:00.0", None, module=FakeNvml())
+        facts(), worker=worker, nvml=nvml.open_nvml("0000:10:00.0", None, module=FakeNvml())
     ) as device:
         yield device
 
@@ -180,7 +180,7 @@ def test_a_bad_kernel_costs_one_row(device: GpuDevice) -> None:
     assert device.warm_up(seconds=5).settled
     device.flush()
     assert device.time("full").cold
-    assert device.state().throttle == ("sw_power_cap", "hw_slowdown")
+    assert device.state().reported_hz == 210e6
 
 
 def test_an_entry_that_cannot_run_here_is_not_kept(device: GpuDevice) -> None:
@@ -199,3 +199,17 @@ def test_a_busy_gpu_is_refused_unless_allowed(tmp_path: Path, monkeypatch: pytes
         pass
     with device.reserved(allow_busy=True), pytest.raises(BusyError, match=f"pid {os.getpid()}"):
         device.reserved(allow_busy=True).__enter__()
+
+
+def test_the_engine_measures_on_the_device(device: GpuDevice) -> None:
+    engine = pytest.importorskip("harness.engine")
+    for name, kernel in (("full", "ok"), ("bad", "dies"), ("other", "ok")):
+        device.prepare(entry(name, kernel))
+    entries = [engine.Entry(id=name, full="full") for name in ("full", "bad", "other")]
+    session = engine.measure(device, entries, engine.Plan(rounds=3, warm_up_seconds=1.0))
+    assert [session.results[name].status for name in ("full", "bad", "other")] == [
+        "ok",
+        "launch_failed",
+        "ok",
+    ]
+    assert session.results["full"].samples[0].busy_cycles == 1_500_000
