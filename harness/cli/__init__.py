@@ -50,6 +50,13 @@ def _run(argv: list[str]) -> int:
     return status
 
 
+def command_names() -> tuple[str, ...]:
+    """Every command there is."""
+    from harness.cli.commands import COMMANDS
+
+    return tuple(COMMANDS)
+
+
 def _fail(error: AblationError, status: int) -> int:
     sys.stderr.write(f"ablate: {error.message}\n")
     if error.detail:

@@ -171,7 +171,10 @@ def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Compare two record files; 1 when something got slower than the threshold allows, or nothing matched."""
-    raise NotImplementedError
+    from harness.store import read
+
+    before, after = read(arguments.before), read(arguments.after)
+    raise NotImplementedError(before, after)
 
 
 Command = Callable[[argparse.Namespace, Sequence[str]], int]
