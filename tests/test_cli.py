@@ -69,8 +69,8 @@ def test_every_option_reaches_the_plan(pipeline: Any, study: Study, tmp_path: Pa
     name = default_cases(study)[0].name
     words = (
         f"run {study.name} --case {name} --target 9.0 --target sm_89 --problem {study.problems[0]} "
-        f"--require-gpu --rounds 12 --perturbations 2 --width 0.5 --seconds 30 "
-        f"--cache {tmp_path}/c --results {tmp_path}/r --resume {cut} --dry-run --force-busy --fill zeros --l2 cold --seed 7"
+        f"--require-gpu --rounds 12 --perturbations 2 --width 0.5 --seconds 30 --cache {tmp_path}/c "
+        f"--results {tmp_path}/r --resume {cut} --dry-run --force-busy --fill zeros --l2 cold --seed 7"
     ).split()
     cli.main(words)
     assert plans == [

@@ -45,7 +45,11 @@ def test_no_registry_and_no_local_path_is_named(name: str) -> None:
 
 
 def make(*arguments: str) -> str:
-    done = subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    # The tests may themselves run under make, which hands its own variables down.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
