@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.cli.choose import check_folder, check_results, load_studies, make_p
 from harness.cli.listing import list_studies
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
+from harness.errors import ToolError
 from harness.plan import FAILED, Plan, RunResult
 
 _FAILURE, _USAGE, _NO_GPU = 1, 2, 3
@@ -174,7 +176,18 @@ def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness.store import read
 
     before, after = read(arguments.before), read(arguments.after)
-    raise NotImplementedError(before, after)
+    try:
+        module = importlib.import_module("harness.compare")
+    except ModuleNotFoundError as error:
+        raise ToolError("this version of the suite cannot compare runs yet") from error
+    found = module.compare(
+        before, after, threshold_percent=arguments.threshold, across_gpus=arguments.across_gpus
+    )
+    if arguments.json:
+        say_json(found.as_json())
+    else:
+        say("\n".join(found.lines(width())))
+    return _FAILURE if found.failed else 0
 
 
 Command = Callable[[argparse.Namespace, Sequence[str]], int]

@@ -75,7 +75,7 @@ def _section(rows: Sequence[Row], by_run: Mapping[str, RecordFile]) -> Section:
 def caption(section: Section) -> tuple[str, ...]:
     """What must be known to read the table, and to make it again; one sentence a line."""
     lines = [_machine(section), _clocks(section), _conditions(section), *_peaks(section)]
-    lines += [_run(header) for header in section.headers]
+    lines += _runs(section.headers)
     lines += [f"PARTIAL: {reason}" for reason in section.partial]
     return tuple(line for line in lines if line)
 
@@ -148,8 +148,12 @@ def _peaks(section: Section) -> list[str]:
     return lines
 
 
-def _run(header: Mapping[str, Any]) -> str:
-    suite = header.get("suite") or {}
-    commit = str(suite.get("commit") or "unknown")[:12] + (" with changes" if suite.get("dirty") else "")
-    what = f"run {str(header['run'])[:12]} of {header['started']}, suite {suite.get('version', '?')}"
-    return f"{what}, commit {commit}: {header.get('command', '')}"
+def _runs(headers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line per command that was run; it writes a file per study and target."""
+    ids: dict[str, list[str]] = {}
+    for header in headers:
+        suite = header.get("suite") or {}
+        commit = str(suite.get("commit") or "unknown")[:12] + (" with changes" if suite.get("dirty") else "")
+        made = f"{header['started']}, suite {suite.get('version', '?')}, commit {commit}"
+        ids.setdefault(f"{made}: {header.get('command', '')}", []).append(str(header["run"])[:12])
+    return [f"run {', '.join(runs)} of {made}" for made, runs in ids.items()]
