@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.build.artifact import Request, make_artifact, save_source
+from harness.build.cache import Cache
 from harness.key import digest
 from harness.model import Case, Source, Values
 
@@ -99,6 +101,14 @@ def source(text: str, name: str = "hand-written", template: str = "kernel.cu.j2"
     lines = text.count("\n") + 1
     line_map = tuple((template, 101 + i) for i in range(lines))
     return Source(case=case, entry="kernel", text=text, line_map=line_map, digest=digest(text))
+
+
+def compile_in_process(root: str) -> tuple[str, bool]:
+    """Compile ONE through the cache at `root`: the cubin's hash, and whether it came from the cache."""
+    cache, text = Cache(Path(root)), source(ONE)
+    request = Request(source=text, source_path=save_source(text, cache), arch="sm_80", include_dir=None)
+    made = make_artifact(request, cache)
+    return made.sha256, made.cached
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -17,7 +17,7 @@ from harness.build.cache import Cache
 from harness.build.contract import broken_rules, notes
 from harness.build.nvrtc import BASE_OPTIONS
 from harness.build.residency import Limits, check_dynamic, ctas_per_sm, padded_shared
-from harness.build.toolkit import require_nvdisasm, toolkit
+from harness.build.toolkit import nvrtc_module, require_nvdisasm, toolkit
 from harness.cases import full_case
 from harness.errors import AblationError, NotSupportedError
 from harness.model import Build, Case, Launch, Source, Study
@@ -101,6 +101,7 @@ def build_all(
         ToolError: the compiler or the disassembler is missing, so that nothing can be built at all.
     """
     toolkit()
+    nvrtc_module()  # cuda.core does not bear being imported by several threads at once
     require_nvdisasm()
     wanted = _with_full(jobs)
     texts = _render_all(wanted.values(), cache)

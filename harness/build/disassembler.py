@@ -42,6 +42,11 @@ class Instruction(NamedTuple):
         return " ".join(part for part in (self.predicate, self.opcode, self.operands) if part)
 
     @property
+    def does_nothing(self) -> bool:
+        """A NOP, or an instruction whose predicate is never true: ptxas puts dead LDS before LDGSTS."""
+        return self.opcode == "NOP" or self.predicate == "@!PT"
+
+    @property
     def is_tensor(self) -> bool:
         """Whether it multiplies matrices (HMMA, HGMMA, IMMA, QMMA, UTCHMMA, ...)."""
         return bool(_TENSOR.match(self.opcode.partition(".")[0]))

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 # Raise it whenever the meaning of an inspection changes: cached ones of another number are not used.
-SCHEMA = 1
+SCHEMA = 2
 
 _REGISTERS = re.compile(r"Used ([0-9]+) registers")
 _SHARED = re.compile(r"([0-9]+) bytes smem")
@@ -47,7 +47,7 @@ _FRAME = re.compile(r"([0-9]+) bytes stack frame")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A loop body, first to last instruction, NOPs left out; empty when there is no such loop."""
+    """A loop body, first to last instruction, those that do nothing left out; empty when there is no such loop."""
 
     instructions: tuple[Instruction, ...] = ()
 
@@ -75,7 +75,7 @@ def main_loop(listing: Listing) -> Loop:
             best = rank
     if best is None:
         return Loop()
-    return Loop(instructions=tuple(i for i in instructions[best[2] : best[3] + 1] if i.opcode != "NOP"))
+    return Loop(instructions=tuple(i for i in instructions[best[2] : best[3] + 1] if not i.does_nothing))
 
 
 def inspect_cubin(path: Path, log: str, nvdisasm: Path | None = None) -> Inspection:
@@ -107,7 +107,7 @@ def inspect_listing(listing: Listing, log: str) -> Inspection:
 
 def code_hash(instructions: Iterable[Instruction]) -> str:
     """SHA-256 of the instruction text, control bits and NOPs left out: equal hashes are the same code."""
-    return digest("\n".join(_hash_text(i) for i in instructions if i.opcode != "NOP"))
+    return digest("\n".join(_hash_text(i) for i in instructions if not i.does_nothing))
 
 
 def loop_text(listing: Listing) -> str:
