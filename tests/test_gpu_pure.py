@@ -590,6 +590,14 @@ def test_the_socket_holds_where_the_folders_differ(held, tmp_path_factory) -> No
         pass
 
 
+def test_the_file_holds_where_there_is_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.gpu.lock._lock_socket", lambda *_: None)
+    with gpu_lock("GPU-f", folder=tmp_path), pytest.raises(BusyError, match=f"pid {os.getpid()}"):
+        gpu_lock("GPU-f", folder=tmp_path).__enter__()
+    with gpu_lock("GPU-f", folder=tmp_path):
+        pass
+
+
 def test_a_lock_is_held_against_its_own_process_too_and_others_are_free(tmp_path) -> None:
     with gpu_lock("GPU-a", folder=tmp_path), gpu_lock("GPU-b", folder=tmp_path), pytest.raises(BusyError):
         gpu_lock("GPU-a", folder=tmp_path).__enter__()
