@@ -1,9 +1,9 @@
-"""The CPU twin: a rendered kernel, its text unchanged, run by the host's C++ compiler with real warps and barriers.
+"""The CPU twin: a rendered kernel, its text unchanged, compiled for the host and run with real warps and barriers.
 
-The kernel is compiled against `templates/host/ptx.cuh` in place of `templates/device/ptx.cuh` and linked with the runtime
-in `twin_runtime/`. Each run is a process of its own with a time limit: a kernel that crashes, hangs or deadlocks costs one
-answer. What the runtime finds comes back as faults, each with its places; the numbers come back for a comparison with a
-reference, which is not made here.
+The kernel is compiled against `templates/host/ptx.cuh` in place of `templates/device/ptx.cuh` and linked with the
+runtime in `twin_runtime/`. Each run is a process of its own with a time limit: a kernel that crashes, hangs or
+deadlocks costs one answer. What the runtime finds comes back as faults, each with its places; the numbers come
+back for a comparison with a reference, which is not made here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SECONDS = 60.0  # a case of the suite takes well under one
 _GRACE_SECONDS = 10.0  # past the limit that the process watches itself
 
 Chip = Literal["hopper", "ampere"]
-# Terms per addition, fraction bits, exponent of a zero with fp32 and with fp16 accumulators; see tensor_core.cpp. Ada adds
-# as Ampere does, Blackwell as Hopper.
+# Terms per addition, fraction bits, exponent of a zero with fp32 and with fp16 accumulators; see tensor_core.cpp.
+# Ada adds as Ampere does, Blackwell as Hopper.
 _TENSOR_CORES: Mapping[Chip, tuple[int, int, int, int]] = {
     "hopper": (16, 25, -133, -22),
     "ampere": (8, 24, -132, -21),
@@ -45,10 +45,10 @@ class Fault:
     """Something the kernel must not do.
 
     Args:
-        kind: race, in flight, uninitialised, bounds, alignment, unwritten, written twice, input written, divergence,
-            barrier, deadlock, pending, arguments, crash or timeout.
+        kind: race, in flight, uninitialised, bounds, alignment, unwritten, written twice, input written,
+            divergence, barrier, deadlock, pending, arguments, crash or timeout.
         message: what happened, where, and how often; one line that holds both places.
-        place: `templates/parts/tile.cuh:35 (attention.cu:140)`, then `<- ` the callers; empty where there is none.
+        place: `templates/parts/tile.cuh:35 (attention.cu:140)`, then `<- ` its callers; empty where there is none.
         other_place: the place of the other access or thread, if there is one.
         times: how often the same happened at the same places.
     """
@@ -68,11 +68,14 @@ class TwinResult:
     """What one launch computed and did.
 
     Args:
-        outputs: arrays by name, as a GPU would leave them (bfloat16 as uint16 bits); 0xFF bytes where nothing was written.
+        outputs: arrays by name, as a GPU would leave them (bfloat16 as uint16 bits); 0xFF bytes where nothing
+            was written.
         faults: empty for a sound kernel.
         wavefronts: passes through shared memory that ldmatrix, the copies and plain accesses made.
         ideal_wavefronts: those they would have made with no bank conflict.
         wavefronts_by_access: (made, ideal) by `matrix_loads`, `copies` and `plain`.
+        conflicts: a line for each place whose accesses made more passes than they need, the worst first; a
+            slow kernel, not a wrong one.
         seconds: wall time of the process.
     """
 
@@ -82,6 +85,7 @@ class TwinResult:
     ideal_wavefronts: int
     seconds: float
     wavefronts_by_access: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    conflicts: tuple[str, ...] = ()
 
 
 def twin_available() -> str | None:
@@ -102,8 +106,8 @@ def run_twin(
 ) -> TwinResult:
     """Run one launch of a kernel on the CPU.
 
-    Raises CompileError when the compiler refuses the text, ToolError when there is none, LaunchError when the process died
-    without an answer. A kernel at fault does not raise: see TwinResult.faults.
+    Raises CompileError when the compiler refuses the text, ToolError when there is no compiler, LaunchError when
+    the process died without an answer. A kernel at fault does not raise: see TwinResult.faults.
 
     Args:
         cache: where compiled kernels are kept; None compiles anew.
@@ -147,7 +151,7 @@ def _write_request(
     known = {"stamps", *inputs, *outputs}
     for argument in launch.arguments:
         if isinstance(argument, str) and argument not in known:
-            raise LaunchError(f"the launch names {argument!r}, which is no input or output; there are {', '.join(known)}")
+            raise LaunchError(f"the launch names {argument!r}; the buffers are {', '.join(sorted(known))}")
         lines.append("argument " + (f"buffer {argument}" if isinstance(argument, str) else _scalar(argument)))
     (folder / "request").write_text("\n".join(lines) + "\n", encoding="ascii")
 
@@ -167,7 +171,11 @@ def _scalar(scalar: Scalar) -> str:
 def _run(executable: Path, folder: Path, source: Source, seconds: float) -> None:
     try:
         done = subprocess.run(
-            [executable, folder], capture_output=True, text=True, timeout=seconds + _GRACE_SECONDS, check=False
+            [executable, folder],
+            capture_output=True,
+            text=True,
+            timeout=seconds + _GRACE_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise LaunchError(f"{source.case}: the CPU twin did not end within {seconds:g} s") from None
@@ -178,29 +186,45 @@ def _run(executable: Path, folder: Path, source: Source, seconds: float) -> None
 def _read_answer(
     folder: Path, executable: Path, source: Source, outputs: Mapping[str, OutputSpec], elapsed: float
 ) -> TwinResult:
-    found: list[tuple[int, int, int, str, str]] = []
-    wavefronts: dict[str, tuple[int, int]] = {}
+    faults: list[tuple[int, int, int, str, str]] = []
+    accesses: list[tuple[str, int, int, int]] = []
     for line in (folder / "answer").read_text(encoding="utf-8").splitlines():
         word, _, rest = line.partition(" ")
         if word == "fault":
             head, _, message = rest.partition("\t")
             times, place, other, kind = head.split(" ", 3)
-            found.append((int(times), int(place, 16), int(other, 16), kind, message))
+            faults.append((int(times), int(place, 16), int(other, 16), kind, message))
         elif word == "wavefronts":
-            kind, made, ideal = rest.split()
-            wavefronts[kind] = (int(made), int(ideal))
-    locator = Locator(executable, source, [address for fault in found for address in fault[1:3]])
+            kind, made, ideal, place = rest.split()
+            accesses.append((kind, int(made), int(ideal), int(place, 16)))
+    addresses = [place for fault in faults for place in fault[1:3]] + [a[3] for a in accesses if a[1] > a[2]]
+    locator = Locator(executable, source, addresses)
+    by_access = {kind: _sum_of(accesses, kind) for kind in ("matrix_loads", "copies", "plain")}
     arrays = {}
     for name, spec in outputs.items():
         data = (folder / f"{name}.out").read_bytes()
         arrays[name] = np.frombuffer(data, _DTYPES[spec.dtype]).reshape(spec.shape)
     return TwinResult(
         outputs=arrays,
-        faults=tuple(_fault(locator, *fault) for fault in found),
-        wavefronts=sum(made for made, _ in wavefronts.values()),
-        ideal_wavefronts=sum(ideal for _, ideal in wavefronts.values()),
+        faults=tuple(_fault(locator, *fault) for fault in faults),
+        wavefronts=sum(made for made, _ in by_access.values()),
+        ideal_wavefronts=sum(ideal for _, ideal in by_access.values()),
         seconds=elapsed,
-        wavefronts_by_access=wavefronts,
+        wavefronts_by_access=by_access,
+        conflicts=_conflicts(locator, accesses),
+    )
+
+
+def _sum_of(accesses: list[tuple[str, int, int, int]], kind: str) -> tuple[int, int]:
+    mine = [access for access in accesses if access[0] == kind]
+    return sum(access[1] for access in mine), sum(access[2] for access in mine)
+
+
+def _conflicts(locator: Locator, accesses: list[tuple[str, int, int, int]]) -> tuple[str, ...]:
+    worst = sorted((a for a in accesses if a[1] > a[2]), key=lambda a: a[1] / a[2], reverse=True)
+    return tuple(
+        f"bank conflicts: {kind} make {made / ideal:.2f} x the passes they need at {locator.place(place)}"
+        for kind, made, ideal, place in worst
     )
 
 

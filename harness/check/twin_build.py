@@ -1,4 +1,4 @@
-"""Rendered kernel -> program for this machine's processor: the compiler, its flags, and what a cached program depends on."""
+"""Rendered kernel -> program for this machine's processor: compiler, flags, and what a cached program depends on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,25 @@ from harness.render import HOST_HEADERS
 
 RUNTIME = Path(__file__).resolve().parent / "twin_runtime"
 KIND = "twin"  # of entries in the cache
-_PARTS = ("schedule.cpp", "memory.cpp", "tensor_core.cpp", "main.cpp")
+_PARTS = ("schedule.cpp", "memory.cpp", "hooks.cpp", "wavefronts.cpp", "tensor_core.cpp", "main.cpp")
 _COMPILERS = ("g++", "clang++")
 
-# Fixed low addresses, so that a place in the kernel fits into 32 bits. No contraction: what is one rounding and what are
-# two is the kernel's business.
-_COMMON = ("-std=c++17", "-fno-pie", "-ffp-contract=off", "-fno-strict-aliasing", f"-I{HOST_HEADERS}", f"-I{RUNTIME}")
-# -fsanitize=thread makes the compiler call a function before each load and store; the runtime has those functions.
+# Fixed low addresses, so that a place in the kernel fits into 32 bits. No contraction: one rounding or two, the
+# kernel says.
+_COMMON = (
+    "-std=c++17",
+    "-fno-pie",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    f"-I{HOST_HEADERS}",
+    f"-I{RUNTIME}",
+)
+# -fsanitize=thread makes the compiler call a function before each load and store; the runtime has them.
 _KERNEL = ("-O1", "-g1", "-fsanitize=thread", "-fno-exceptions", "-fno-optimize-sibling-calls", "-w")
 _GCC_ONLY = ("--param=tsan-instrument-func-entry-exit=0",)
-_ERROR = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.*)$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.*)$", re.MULTILINE
+)
 
 
 class Store(Protocol):
@@ -72,7 +81,10 @@ def find_compiler() -> Compiler | str:
 
 
 def compile_twin(source: Source, cache: Store | None) -> bytes:
-    """The program that runs a kernel. Raises CompileError with the place in the template, ToolError without a compiler."""
+    """The program that runs a kernel.
+
+    Raises CompileError with the place in the template, ToolError without a compiler.
+    """
     compiler = find_compiler()
     if isinstance(compiler, str):
         raise ToolError(compiler)
@@ -90,13 +102,17 @@ def compile_twin(source: Source, cache: Store | None) -> bytes:
 
 def _runtime_texts() -> tuple[str, ...]:
     files = [*sorted(RUNTIME.iterdir()), *sorted(HOST_HEADERS.iterdir())]
-    return tuple(text for file in files if file.is_file() for text in (file.name, file.read_text(encoding="utf-8")))
+    return tuple(
+        text for file in files if file.is_file() for text in (file.name, file.read_text(encoding="utf-8"))
+    )
 
 
 def _compile_kernel(compiler: Compiler, source: Source, runtime: bytes, folder: Path) -> bytes:
     kernel, unit = folder / f"{source.entry}.cu", folder / "unit.cpp"
     kernel.write_text(source.text, encoding="utf-8")
-    unit.write_text(f'#include "{kernel.name}"\n#include "entry.h"\nTWIN_ENTRY({source.entry})\n', encoding="utf-8")
+    unit.write_text(
+        f'#include "{kernel.name}"\n#include "entry.h"\nTWIN_ENTRY({source.entry})\n', encoding="utf-8"
+    )
     done = _call(compiler, [*compiler.kernel_flags, "-c", str(unit), "-o", "unit.o"], folder)
     if done.returncode != 0:
         raise _compile_error(source, kernel.name, done.stderr)
@@ -130,7 +146,9 @@ def _compile_runtime(compiler: Compiler, flags: tuple[str, ...], key: str) -> by
 
 
 def _call(compiler: Compiler, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([compiler.path, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [compiler.path, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def _compile_error(source: Source, file: str, log: str) -> CompileError:
@@ -141,5 +159,7 @@ def _compile_error(source: Source, file: str, log: str) -> CompileError:
     place, line = Path(hit["file"]).name, int(hit["line"])
     if place == file and line <= len(source.line_map):
         template, template_line = source.line_map[line - 1]
-        return CompileError(f"templates/{template}:{template_line}: {hit['message']} ({file}:{line}, host)", detail=log)
+        return CompileError(
+            f"templates/{template}:{template_line}: {hit['message']} ({file}:{line}, host)", detail=log
+        )
     return CompileError(f"{place}:{line}: {hit['message']}", detail=log)

@@ -1,4 +1,4 @@
-"""Addresses in a twin's program -> places in the rendered kernel and in the templates it was rendered from."""
+"""Addresses in a twin's program -> places in the rendered kernel and in the templates it came from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Locator:
         self._frames = _frames(program, wanted) if wanted else {}
 
     def place(self, address: int) -> str:
-        """`templates/parts/tile.cuh:35 (attention.cu:140) <- ...`: the innermost line of the kernel, then its callers."""
+        """`templates/parts/tile.cuh:35 (attention.cu:140) <- ...`: the kernel's innermost line, then its callers."""
         if not address:
             return ""
         name = f"{self._source.entry}.cu"

@@ -6,7 +6,7 @@
 //   argument buffer NAME | argument word BITS | argument long BITS       in the kernel's order
 // Answer: NAME.out for each buffer that is no input; file `answer`:
 //   fault TIMES PLACE OTHER KIND <tab> MESSAGE      places in hexadecimal, 0: none
-//   wavefronts KIND MADE IDEAL
+//   wavefronts KIND MADE IDEAL PLACE
 //   end
 #include <signal.h>
 #include <sys/time.h>
@@ -64,12 +64,12 @@ void write_answer()
     for (const Fault& fault : faults) {
         answer << text("fault %llu %x %x %s\t", fault.times, fault.place, fault.other, fault.kind) << fault.message << "\n";
     }
-    const auto write = [&](const char* kind, const Wavefronts& counter) {
-        answer << "wavefronts " << kind << " " << counter.made << " " << counter.ideal << "\n";
-    };
-    write("matrix_loads", matrix_loads);
-    write("copies", copies_to_shared);
-    write("plain", plain_accesses);
+    const char* const names[ACCESS_KINDS] = {"matrix_loads", "copies", "plain"};
+    for (int kind = 0; kind < ACCESS_KINDS; ++kind) {
+        for (const auto& [place, counter] : wavefronts[kind]) {
+            answer << text("wavefronts %s %llu %llu %x\n", names[kind], counter.made, counter.ideal, place);
+        }
+    }
     answer << "end\n";
 }
 

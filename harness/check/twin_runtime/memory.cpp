@@ -1,19 +1,13 @@
-// Global buffers and shared memory, and what is known of each word of them. The kernel's plain loads and stores arrive
-// here through the hooks that -fsanitize=thread makes the compiler call; its own library is not linked.
+// Global buffers and shared memory, what is known of each word of them, and asynchronous copies.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <map>
 
 #include "runtime.h"
 
-extern "C" const char __executable_start, _end;  // set by the linker: the program and its constants
-
 namespace twin {
-
-Wavefronts matrix_loads, copies_to_shared, plain_accesses;
 
 namespace {
 
@@ -49,14 +43,6 @@ struct CopyQueue {
     std::deque<std::vector<Copy>> groups;
 };
 
-enum class Path { copy, plain };
-
-struct Access {
-    Path path;
-    Place place;
-    u32 lane, address, bytes;
-};
-
 std::vector<Buffer> buffers;
 char* reservation;
 std::size_t reservation_bytes;
@@ -64,7 +50,6 @@ char* shared;
 u32 shared_bytes;
 std::vector<Word> words;
 std::vector<CopyQueue> queues;
-std::vector<std::vector<Access>> accesses;  // per warp
 
 std::string thread_name(u32 thread) { return text("thread %u (warp %u)", thread, thread / 32); }
 
@@ -162,7 +147,7 @@ void access_shared(u32 address, u32 bytes, bool write, Place place)
             check_read(index, thread, place);
         }
     }
-    accesses[thread / 32].push_back({Path::plain, place, thread % 32, address, bytes});
+    note_access(PLAIN, thread, address, bytes, place);
 }
 
 // ---- global memory -------------------------------------------------------------------------------------------------
@@ -234,33 +219,6 @@ bool access_global(std::uintptr_t address, u32 bytes, bool write, const char* wh
     return true;
 }
 
-// ---- wavefronts ----------------------------------------------------------------------------------------------------
-
-// Passes for one warp instruction: lanes go 128 bytes at a time, and a bank serves one word of its own per pass.
-void count_instruction(const std::vector<std::pair<u32, u32>>& lanes, u32 bytes, Wavefronts& counter)
-{
-    const u32 group_lanes = std::min(32u, 128 / std::max(bytes, 4u));
-    for (u32 group = 0; group < 32; group += group_lanes) {
-        std::vector<u32> touched;  // numbers of words
-        for (const auto& [lane, address] : lanes) {
-            if (lane >= group && lane < group + group_lanes) {
-                for (u32 word = address / 4; word <= (address + bytes - 1) / 4; ++word) {
-                    touched.push_back(word);
-                }
-            }
-        }
-        std::sort(touched.begin(), touched.end());
-        touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-        u32 per_bank[32] = {};
-        u32 worst = 0;
-        for (u32 word : touched) {
-            worst = std::max(worst, ++per_bank[word % 32]);
-        }
-        counter.made += worst;
-        counter.ideal += !touched.empty();
-    }
-}
-
 // ---- asynchronous copies -------------------------------------------------------------------------------------------
 
 void land(const Copy& copy, u32 thread)
@@ -298,7 +256,7 @@ void copy_async(u32 to_shared, const void* from, bool inside)
     }
     std::memset(shared + first * 4, POISON, 16);
     queues[thread].open.push_back({to_shared, inside && readable ? static_cast<const char*>(from) : nullptr, place});
-    accesses[thread / 32].push_back({Path::copy, place, thread % 32, to_shared, 16});
+    note_access(COPY, thread, to_shared, 16, place);
 }
 
 void commit_copies()
@@ -363,10 +321,10 @@ void start_cta_memory(u32 threads)
     std::memset(shared, POISON, shared_bytes);
     words.assign((shared_bytes + 3) / 4, Word{});
     queues.assign(threads, CopyQueue{});
-    accesses.assign(threads / 32, {});
+    start_cta_wavefronts(threads / 32);
 }
 
-void end_thread_memory(u32 thread, Place)
+void end_thread_memory(u32 thread)
 {
     CopyQueue& queue = queues[thread];
     queue.groups.push_back(queue.open);
@@ -408,38 +366,6 @@ void read_matrix_row(u32 row_address, u32 thread, Place place, u32 (&row)[4])
     std::memcpy(row, shared + first * 4, 16);
 }
 
-void count_matrix_load(const u32 (&row_addresses)[32])
-{
-    std::vector<std::pair<u32, u32>> lanes;
-    for (u32 lane = 0; lane < 32; ++lane) {
-        lanes.emplace_back(lane, row_addresses[lane]);
-    }
-    count_instruction(lanes, 16, matrix_loads);
-}
-
-// The lanes' accesses come one lane after the other: those of one instruction have the same place and the same position
-// among their lane's accesses from there.
-void count_warp_accesses(u32 warp)
-{
-    if (accesses[warp].empty()) {
-        return;
-    }
-    std::map<std::pair<Place, u32>, u32> position;  // by place and lane
-    std::map<std::pair<Place, u32>, std::vector<const Access*>> instructions;
-    for (const Access& access : accesses[warp]) {
-        instructions[{access.place, position[{access.place, access.lane}]++}].push_back(&access);
-    }
-    for (const auto& [key, members] : instructions) {
-        std::vector<std::pair<u32, u32>> lanes;
-        for (const Access* access : members) {
-            lanes.emplace_back(access->lane, access->address);
-        }
-        const Access& one = *members.front();
-        count_instruction(lanes, one.bytes, one.path == Path::copy ? copies_to_shared : plain_accesses);
-    }
-    accesses[warp].clear();
-}
-
 char* shared_memory() { return shared; }
 
 u32 shared_address(const void* pointer)
@@ -447,15 +373,8 @@ u32 shared_address(const void* pointer)
     return SHARED_BASE + static_cast<u32>(static_cast<const char*>(pointer) - shared);
 }
 
-// A plain load or store of the kernel.
-static void access(const void* pointer, u32 bytes, bool write, Place place)
+void access_memory(std::uintptr_t address, u32 bytes, bool write, Place place)
 {
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
-    const std::uintptr_t program = reinterpret_cast<std::uintptr_t>(&__executable_start);
-    const std::uintptr_t program_end = reinterpret_cast<std::uintptr_t>(&_end);
-    if (on_a_stack(address) || address - program < program_end - program) {
-        return;
-    }
     // The gap after shared memory belongs to it: an index that ran over is reported as such.
     const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(shared);
     if (offset < shared_bytes + GAP_BYTES) {
@@ -466,53 +385,3 @@ static void access(const void* pointer, u32 bytes, bool write, Place place)
 }
 
 }  // namespace twin
-
-// ---- the hooks of -fsanitize=thread --------------------------------------------------------------------------------
-
-#define HOOKS(bytes)                                                                                                \
-    void __tsan_read##bytes(void* p) { twin::access(p, bytes, false, TWIN_PLACE); }                                 \
-    void __tsan_write##bytes(void* p) { twin::access(p, bytes, true, TWIN_PLACE); }                                 \
-    void __tsan_unaligned_read##bytes(void* p) { twin::access(p, bytes, false, TWIN_PLACE); }                       \
-    void __tsan_unaligned_write##bytes(void* p) { twin::access(p, bytes, true, TWIN_PLACE); }                       \
-    void __tsan_volatile_read##bytes(void* p) { twin::access(p, bytes, false, TWIN_PLACE); }                        \
-    void __tsan_volatile_write##bytes(void* p) { twin::access(p, bytes, true, TWIN_PLACE); }                        \
-    void __tsan_unaligned_volatile_read##bytes(void* p) { twin::access(p, bytes, false, TWIN_PLACE); }              \
-    void __tsan_unaligned_volatile_write##bytes(void* p) { twin::access(p, bytes, true, TWIN_PLACE); }
-
-extern "C" {
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8)
-HOOKS(16)
-
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-
-// A structure copied as a whole: word by word.
-static void access_range(char* p, unsigned long bytes, bool write, twin::Place place)
-{
-    const bool by_words = bytes % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % 4 == 0;
-    const twin::Place where = place;
-    for (unsigned long i = 0; i < bytes; i += by_words ? 4 : 1) {
-        twin::access(p + i, by_words ? 4 : 1, write, where);
-    }
-}
-void __tsan_read_range(void* p, unsigned long bytes) { access_range(static_cast<char*>(p), bytes, false, TWIN_PLACE); }
-void __tsan_write_range(void* p, unsigned long bytes) { access_range(static_cast<char*>(p), bytes, true, TWIN_PLACE); }
-
-// What clang calls for memcpy, memmove and memset.
-void* __tsan_memcpy(void* to, const void* from, unsigned long bytes)
-{
-    access_range(static_cast<char*>(const_cast<void*>(from)), bytes, false, TWIN_PLACE);
-    access_range(static_cast<char*>(to), bytes, true, TWIN_PLACE);
-    return std::memmove(to, from, bytes);
-}
-void* __tsan_memmove(void* to, const void* from, unsigned long bytes) { return __tsan_memcpy(to, from, bytes); }
-void* __tsan_memset(void* to, int value, unsigned long bytes)
-{
-    access_range(static_cast<char*>(to), bytes, true, TWIN_PLACE);
-    return std::memset(to, value, bytes);
-}
-}

@@ -3,13 +3,16 @@
 //
 //   fiber.h          switching between stacks
 //   schedule.cpp     fibers as threads; warps meet at collectives, CTAs at barriers
-//   memory.cpp       buffers, shared memory and its shadow, asynchronous copies, bank conflicts
+//   memory.cpp       buffers, shared memory and its shadow, asynchronous copies
+//   hooks.cpp        the kernel's plain loads and stores
+//   wavefronts.cpp   bank conflicts
 //   tensor_core.cpp  the arithmetic of mma.sync, and 16-bit floats
 //   main.cpp         the request, the faults, the answer
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,21 +55,31 @@ void place_buffers(u32 shared_bytes);
 char* buffer_data(const std::string& name);
 
 void start_cta_memory(u32 threads);
-void end_thread_memory(u32 thread, Place place);
+void end_thread_memory(u32 thread);
 void check_outputs();
 
-// Counts the accesses that a warp's lanes have made since they last met.
-void count_warp_accesses(u32 warp);
+// A plain load or store of the kernel that is not to a local variable.
+void access_memory(std::uintptr_t address, u32 bytes, bool write, Place place);
 
 // Words of a matrix row in shared memory, as lane's thread `thread` reads them; poison where they cannot be read.
 void read_matrix_row(u32 row_address, u32 thread, Place place, u32 (&row)[4]);
-void count_matrix_load(const u32 (&row_addresses)[32]);
+
+// ---- wavefronts.cpp ----
+
+enum AccessKind { MATRIX_LOAD, COPY, PLAIN, ACCESS_KINDS };
+
+void start_cta_wavefronts(u32 warps);
+void count_matrix_load(const u32 (&row_addresses)[32], Place place);
+
+// One lane's access; it is counted together with those of the other lanes when the warp next meets.
+void note_access(AccessKind kind, u32 thread, u32 address, u32 bytes, Place place);
+void count_warp_accesses(u32 warp);
 
 // Shared-memory passes, made and needed. A pass serves 32 banks of 4 bytes.
 struct Wavefronts {
     u64 made = 0, ideal = 0;
 };
-extern Wavefronts matrix_loads, copies_to_shared, plain_accesses;
+extern std::map<Place, Wavefronts> wavefronts[ACCESS_KINDS];
 
 // ---- tensor_core.cpp ----
 

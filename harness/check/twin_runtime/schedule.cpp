@@ -1,8 +1,6 @@
 // Threads as fibers. One runs until it must wait for others; then the next that can run does.
 #include <sys/mman.h>
 
-#include <map>
-
 #include "fiber.h"
 #include "runtime.h"
 
@@ -112,7 +110,7 @@ void open_barrier_if_full()
 void thread_main()
 {
     kernel_entry();
-    end_thread_memory(current, 0);
+    end_thread_memory(current);
     threads[current].state = State::ended;
     ++ended;
     open_barrier_if_full();
@@ -234,7 +232,7 @@ void load_matrices(MatrixLane* const (&lanes)[32], Place place, u32 warp)
         addresses[lane] = lanes[lane]->row_address;
         read_matrix_row(addresses[lane], warp * 32 + lane, place, rows[lane]);
     }
-    count_matrix_load(addresses);
+    count_matrix_load(addresses, place);
     const auto element = [&](u32 matrix, u32 row, u32 column) {
         return rows[matrix * 8 + row][column / 2] >> (column % 2 * 16) & 0xffffu;
     };

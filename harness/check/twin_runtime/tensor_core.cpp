@@ -11,6 +11,14 @@
 
 #include "runtime.h"
 
+// Nearly all time goes here: compiled for AVX2 too, chosen when the program starts.
+#define INLINE inline __attribute__((always_inline))
+#if defined(__x86_64__) && !defined(__clang__)
+#define FAST_VARIANTS __attribute__((target_clones("avx2", "default")))
+#else
+#define FAST_VARIANTS
+#endif
+
 namespace twin {
 
 TensorCore tensor_core;
@@ -20,7 +28,7 @@ namespace {
 constexpr int NO_EXPONENT = -100000;  // of a zero operand
 
 template <class To, class From>
-To bits_as(From from)
+INLINE To bits_as(From from)
 {
     static_assert(sizeof(To) == sizeof(From));
     To to;
@@ -28,9 +36,9 @@ To bits_as(From from)
     return to;
 }
 
-double power_of_two(int exponent) { return bits_as<double>(static_cast<u64>(exponent + 1023) << 52); }
+INLINE double power_of_two(int exponent) { return bits_as<double>(static_cast<u64>(exponent + 1023) << 52); }
 
-int field_exponent(u32 bits, int fraction, int width)
+INLINE int field_exponent(u32 bits, int fraction, int width)
 {
     const int bias = (1 << (width - 1)) - 1;
     const int field = static_cast<int>(bits >> fraction & ((1u << width) - 1));
@@ -38,50 +46,81 @@ int field_exponent(u32 bits, int fraction, int width)
     return zero ? NO_EXPONENT : (field ? field : 1) - bias;
 }
 
+// Four numbers at a time, in whatever registers the processor has.
+typedef double Doubles __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(16)));
+typedef int Ints __attribute__((vector_size(16)));
+
+INLINE Ints where(Ints condition, Ints yes, Ints no) { return (condition & yes) | (~condition & no); }
+
 // The 16 operands that one element of D needs from A or from B.
 struct Vector {
-    double values[16];
-    int exponents[16];
-    bool finite = true;
+    u32 pairs[8];
+    Doubles values[4];
+    Ints exponents[4];
+    bool finite;
 };
 
-void set(Vector& vector, u32 k, u32 pair, Input input)
+template <Input INPUT>
+INLINE void decode(Vector& vector)
 {
-    for (u32 i = 0; i < 2; ++i) {
-        const u16 bits = static_cast<u16>(pair >> (16 * i));
-        const bool half = input == Input::fp16;
-        vector.values[k + i] = half ? from_fp16(bits) : bits_as<float>(static_cast<u32>(bits) << 16);
-        vector.exponents[k + i] = half ? field_exponent(bits, 10, 5) : field_exponent(bits, 7, 8);
-        vector.finite &= std::isfinite(vector.values[k + i]);
+    constexpr bool half = INPUT == Input::fp16;
+    constexpr int fraction = half ? 10 : 7, bias = half ? 15 : 127;
+    constexpr int infinity = half ? 0x7c00 : 0x7f80;
+    // Widened to fp32, subnormals included, the bits of an fp16 number stand for a value 2^112 too small.
+    constexpr float scale = half ? 0x1p112f : 1.0f;
+    Ints special{};
+    for (int k = 0; k < 4; ++k) {
+        const int first = static_cast<int>(vector.pairs[2 * k]), second = static_cast<int>(vector.pairs[2 * k + 1]);
+        const Ints bits = Ints{first, first >> 16, second, second >> 16} & 0xffff;
+        const Ints magnitude = bits & 0x7fff;
+        const Ints field = magnitude >> fraction;
+        special |= magnitude >= infinity;
+        const Ints exponent = where(field == 0, Ints{} + 1, field) - bias;
+        vector.exponents[k] = where(magnitude == 0, Ints{} + NO_EXPONENT, exponent);
+        const Floats value = bits_as<Floats>((bits & 0x8000) << 16 | magnitude << (23 - fraction)) * scale;
+        vector.values[k] = __builtin_convertvector(value, Doubles);
+    }
+    vector.finite = !(special[0] | special[1] | special[2] | special[3]);
+    if (!vector.finite && half) {
+        for (int k = 0; k < 16; ++k) {
+            vector.values[k / 4][k % 4] = from_fp16(static_cast<u16>(vector.pairs[k / 2] >> (16 * (k % 2))));
+        }
     }
 }
 
 // Toward zero; infinity from 2^128 on.
-float cut_to_float(double value)
+INLINE float cut_to_float(double value)
 {
-    if (std::fabs(value) >= power_of_two(128)) {
+    if (std::fabs(value) >= 0x1p128) {
         return value < 0 ? -HUGE_VALF : HUGE_VALF;
     }
     const float nearest = static_cast<float>(value);
     const bool outward = std::fabs(static_cast<double>(nearest)) > std::fabs(value);
-    return outward ? bits_as<float>(bits_as<u32>(nearest) - 1) : nearest;
+    return bits_as<float>(bits_as<u32>(nearest) - outward);  // one step toward zero
 }
 
-// c + the products from `first` on, exact but for what the alignment cuts off.
-double fused_sum(const Vector& a, const Vector& b, u32 first, double c, int c_exponent, int zero_exponent)
+// c + TERMS products from number 4 x `first` on, exact but for what the alignment cuts off.
+template <int TERMS>
+INLINE double fused_sum(const Vector& a, const Vector& b, int first, double c, int c_exponent, int zero_exponent)
 {
-    const u32 end = first + static_cast<u32>(tensor_core.terms);
-    int largest = c_exponent < NO_EXPONENT / 2 ? zero_exponent : c_exponent;
-    for (u32 k = first; k < end; ++k) {
-        const int exponent = a.exponents[k] + b.exponents[k];
-        const int counted = exponent < NO_EXPONENT / 2 ? zero_exponent : exponent;
-        largest = counted > largest ? counted : largest;
+    Ints largest_of_4 = Ints{} + (c_exponent == NO_EXPONENT ? zero_exponent : c_exponent);
+    for (int k = first; k < first + TERMS / 4; ++k) {
+        const Ints exponent = a.exponents[k] + b.exponents[k];
+        const Ints counted = where(exponent < NO_EXPONENT / 2, Ints{} + zero_exponent, exponent);
+        largest_of_4 = where(counted > largest_of_4, counted, largest_of_4);
     }
+    int largest = largest_of_4[0];
+    for (int i = 1; i < 4; ++i) {
+        largest = largest_of_4[i] > largest ? largest_of_4[i] : largest;
+    }
+    // A term is less than 4 x 2^largest, so 16 of them with 25 fraction bits stay below 2^31.
     const double scale = power_of_two(tensor_core.fraction_bits - largest);
-    long long sum = static_cast<long long>(c * scale);
-    for (u32 k = first; k < end; ++k) {
-        sum += static_cast<int>(a.values[k] * b.values[k] * scale);
+    Ints sums{};
+    for (int k = first; k < first + TERMS / 4; ++k) {
+        sums += __builtin_convertvector(a.values[k] * b.values[k] * scale, Ints);
     }
+    const long long sum = sums[0] + sums[1] + sums[2] + sums[3] + static_cast<long long>(c * scale);
     return static_cast<double>(sum) * power_of_two(largest - tensor_core.fraction_bits);
 }
 
@@ -90,71 +129,77 @@ double sum_of_specials(const Vector& a, const Vector& b, double c)
 {
     double sum = c;
     for (int k = 0; k < 16; ++k) {
-        sum += a.values[k] * b.values[k];
+        sum += a.values[k / 4][k % 4] * b.values[k / 4][k % 4];
     }
     return sum;
 }
 
-float add_products_fp32(const Vector& a, const Vector& b, float c)
+template <int TERMS>
+INLINE void add_products(const Vector& a, const Vector& b, float& c)
 {
     if (!(a.finite && b.finite && std::isfinite(c))) {
-        return static_cast<float>(sum_of_specials(a, b, c));
+        c = static_cast<float>(sum_of_specials(a, b, c));
+        return;
     }
-    for (u32 first = 0; first < 16; first += static_cast<u32>(tensor_core.terms)) {
+    for (int first = 0; first < 4; first += TERMS / 4) {
         const int exponent = field_exponent(bits_as<u32>(c), 23, 8);
-        c = cut_to_float(fused_sum(a, b, first, c, exponent, tensor_core.zero_exponent_fp32));
+        c = cut_to_float(fused_sum<TERMS>(a, b, first, c, exponent, tensor_core.zero_exponent_fp32));
     }
-    return c;
 }
 
-u16 add_products_fp16(const Vector& a, const Vector& b, u16 c)
+template <int TERMS>
+INLINE void add_products(const Vector& a, const Vector& b, u16& c)
 {
     if (!(a.finite && b.finite && std::isfinite(from_fp16(c)))) {
-        return to_fp16(sum_of_specials(a, b, from_fp16(c)));
+        c = to_fp16(sum_of_specials(a, b, from_fp16(c)));
+        return;
     }
-    for (u32 first = 0; first < 16; first += static_cast<u32>(tensor_core.terms)) {
+    for (int first = 0; first < 4; first += TERMS / 4) {
         const int exponent = field_exponent(c, 10, 5);
-        c = to_fp16(fused_sum(a, b, first, from_fp16(c), exponent, tensor_core.zero_exponent_fp16));
+        c = to_fp16(fused_sum<TERMS>(a, b, first, from_fp16(c), exponent, tensor_core.zero_exponent_fp16));
     }
-    return c;
+}
+
+// Lane 4 g + t holds of D: rows g and g + 8, columns 2 t and 2 t + 1.
+template <class Element, int TERMS>
+INLINE void multiply_rows(MmaLane* const (&lanes)[32], const Vector (&rows)[16], const Vector (&columns)[8])
+{
+    for (int lane = 0; lane < 32; ++lane) {
+        Element* d = static_cast<Element*>(lanes[lane]->d);
+        for (int i = 0; i < 4; ++i) {
+            add_products<TERMS>(rows[lane / 4 + i / 2 * 8], columns[lane % 4 * 2 + i % 2], d[i]);
+        }
+    }
 }
 
 }  // namespace
 
-// Lane 4 g + t holds of A: rows g and g + 8, columns 2 t, 2 t + 1, and those 8 further; of B: the same rows k of column
-// g; of D: rows g and g + 8, columns 2 t and 2 t + 1.
-void multiply_warp(MmaLane* const (&lanes)[32])
+// Lane 4 g + t holds of A: rows g and g + 8, columns 2 t, 2 t + 1, and those 8 further; of B: the same rows k of column g.
+FAST_VARIANTS void multiply_warp(MmaLane* const (&lanes)[32])
 {
-    static Vector rows[16], columns[8];
+    Vector rows[16], columns[8];
+    for (int lane = 0; lane < 32; ++lane) {
+        const MmaLane& mine = *lanes[lane];
+        const int g = lane / 4, t = lane % 4;
+        rows[g].pairs[t] = mine.a[0];
+        rows[g + 8].pairs[t] = mine.a[1];
+        rows[g].pairs[t + 4] = mine.a[2];
+        rows[g + 8].pairs[t + 4] = mine.a[3];
+        columns[g].pairs[t] = mine.b[0];
+        columns[g].pairs[t + 4] = mine.b[1];
+    }
+    const bool half = lanes[0]->input == Input::fp16;
     for (Vector& row : rows) {
-        row.finite = true;
+        half ? decode<Input::fp16>(row) : decode<Input::bf16>(row);
     }
     for (Vector& column : columns) {
-        column.finite = true;
+        half ? decode<Input::fp16>(column) : decode<Input::bf16>(column);
     }
-    for (u32 lane = 0; lane < 32; ++lane) {
-        const MmaLane& mine = *lanes[lane];
-        const u32 g = lane / 4, t = lane % 4;
-        set(rows[g], 2 * t, mine.a[0], mine.input);
-        set(rows[g + 8], 2 * t, mine.a[1], mine.input);
-        set(rows[g], 2 * t + 8, mine.a[2], mine.input);
-        set(rows[g + 8], 2 * t + 8, mine.a[3], mine.input);
-        set(columns[g], 2 * t, mine.b[0], mine.input);
-        set(columns[g], 2 * t + 8, mine.b[1], mine.input);
-    }
-    for (u32 lane = 0; lane < 32; ++lane) {
-        const u32 g = lane / 4, t = lane % 4;
-        for (u32 i = 0; i < 4; ++i) {
-            const Vector& row = rows[g + i / 2 * 8];
-            const Vector& column = columns[2 * t + i % 2];
-            if (lanes[lane]->fp16_accumulator) {
-                u16& d = static_cast<u16*>(lanes[lane]->d)[i];
-                d = add_products_fp16(row, column, d);
-            } else {
-                float& d = static_cast<float*>(lanes[lane]->d)[i];
-                d = add_products_fp32(row, column, d);
-            }
-        }
+    const bool by_16 = tensor_core.terms == 16;
+    if (lanes[0]->fp16_accumulator) {
+        by_16 ? multiply_rows<u16, 16>(lanes, rows, columns) : multiply_rows<u16, 8>(lanes, rows, columns);
+    } else {
+        by_16 ? multiply_rows<float, 16>(lanes, rows, columns) : multiply_rows<float, 8>(lanes, rows, columns);
     }
 }
 
