@@ -56,7 +56,8 @@ def sections(data: pd.DataFrame, files: Iterable[RecordFile]) -> tuple[Section, 
 
 def rows_of(data: pd.DataFrame) -> list[Row]:
     """The rows of a frame as mappings."""
-    return [{str(name): value for name, value in row.items()} for row in data.to_dict("records")]
+    names = [str(name) for name in data.columns]
+    return [dict(zip(names, row, strict=True)) for row in data.itertuples(index=False, name=None)]
 
 
 def _section(rows: Sequence[Row], by_run: Mapping[str, RecordFile]) -> Section:

@@ -12,7 +12,7 @@ from harness.cases import default_cases
 from harness.render import render
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import record_files as made  # noqa: E402
+import record_files as made
 
 
 def test_render_every_default_case(benchmark: Any) -> None:
