@@ -1,23 +1,26 @@
 """What each stripped attention kernel computes, in float64, and how far the kernel may be from it.
 
-One slice is one (batch, head). Arrays: q, k, v [seqlen, head_dim]; o [seqlen, head_dim] or scores [seqlen, block_n].
+One slice is one (batch, head). Arrays: q, k, v [seqlen, head_dim]; o [seqlen, head_dim] or scores [seqlen,
+block_n].
 
 Strips change the operands, not the formula:
 - `gmem_copy` stripped: every tile is the last one, zero-padded to block_n keys.
-- `smem_copy` stripped: every tile is built from fragments of the tile processed first (the last one): key tile n at step s
-  is fragment (n + s) mod 8, value tile d at step s is fragment (d + s) mod 8, from tile 8 on (d + 3 s) mod 8, and Q repeats
-  its first steps.
-- `softmax` no_max: the same function. pack_only: P = 16-bit(scale S). none: P = the accumulator's bits read as 16-bit floats.
-Keys that do not exist are zero rows, masked only where a softmax sees them, and only in the tile they belong to.
+- `smem_copy` stripped: every tile is built from fragments of the tile processed first (the last one): key
+  tile n at step s is fragment (n + s) mod 8, value tile d at step s is fragment (d + s) mod 8, from tile 8
+  on (d + 3 s) mod 8, and Q repeats its first steps.
+- `softmax` no_max: the same function. pack_only: P = 16-bit(scale S). none: P = the accumulator's bits read
+  as 16-bit floats.
+Keys that do not exist are zero rows, masked only where a softmax sees them, and only in their own tile.
 
-Bounds are derived: u is the unit roundoff of the inputs' type, M = sum |p| |v| (over the row sum, where there is one), n the
-number of accumulations. The tensor core truncates fp32 sums (2^-23 each); fp16 sums round to nearest (2^-11 each), for which
-the probabilistic bound 4 sqrt(n) 2^-11 over the size of the partial sums stands in for the hopeless worst case.
-"""
+Bounds are derived: u is the unit roundoff of the inputs' type, M = sum |p| |v| (over the row sum, where
+there is one), n the number of accumulations. The tensor core truncates fp32 sums (2^-23 each); fp16 sums
+round to nearest (2^-11 each), for which the probabilistic bound 4 sqrt(n) 2^-11 over the size of the
+partial sums stands in for the hopeless worst case."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +45,9 @@ class Slice:
     integers: bool
 
 
-def prepare(case: Case, q: NDArray[np.generic], k: NDArray[np.generic], v: NDArray[np.generic], fill: str) -> Slice:
+def prepare(
+    case: Case, q: NDArray[np.generic], k: NDArray[np.generic], v: NDArray[np.generic], fill: str
+) -> Slice:
     """The operands that the kernel of `case` really multiplies, from one head's inputs."""
     block_n, head_dim = case.configuration.number("block_n"), case.levels.number("head_dim")
     seqlen = len(q)
@@ -84,21 +89,25 @@ def _padded(array: F64, rows: int) -> F64:
 
 
 def _pooled_keys(tile: F64) -> F64:
-    """Key tile n (8 rows), step s (16 columns) <- fragment (n + s) mod 8 = the tile's block (i mod N, i div N)."""
+    """Key tile n (8 rows), step s (16 columns) <- fragment (n + s) mod 8 = the tile's block (i mod N, i div
+    N)."""
     n_tiles, steps = tile.shape[0] // 8, tile.shape[1] // 16
     blocks = tile.reshape(n_tiles, 8, steps, 16).transpose(0, 2, 1, 3)
     n, s = np.meshgrid(np.arange(n_tiles), np.arange(steps), indexing="ij")
     i = (n + s) % 8
-    return blocks[i % n_tiles, i // n_tiles].transpose(0, 2, 1, 3).reshape(tile.shape)
+    pooled: F64 = blocks[i % n_tiles, i // n_tiles].transpose(0, 2, 1, 3).reshape(tile.shape)
+    return pooled
 
 
 def _pooled_values(tile: F64) -> F64:
-    """Step s (16 rows), column tile d (8 columns) <- fragment i = the tile's block (step 0, column tile i)."""
+    """Step s (16 rows), column tile d (8 columns) <- fragment i = the tile's block (step 0, column tile
+    i)."""
     steps, d_tiles = tile.shape[0] // 16, tile.shape[1] // 8
     blocks = tile.reshape(steps, 16, d_tiles, 8).transpose(0, 2, 1, 3)
     s, d = np.meshgrid(np.arange(steps), np.arange(d_tiles), indexing="ij")
     i = (d + s * np.where(d < 8, 1, 3)) % 8
-    return blocks[0, i].transpose(0, 2, 1, 3).reshape(tile.shape)
+    pooled: F64 = blocks[0, i].transpose(0, 2, 1, 3).reshape(tile.shape)
+    return pooled
 
 
 def _steps(case: Case, head: Slice) -> tuple[int, int, int]:
@@ -112,18 +121,24 @@ def _score_error(case: Case, head: Slice) -> F64:
     steps = _steps(case, head)[0]
     unit = 2.0**-11 if case.levels["acc_dtype"] == "f16" else 2.0**-23
     reach = (np.abs(head.q) @ np.abs(head.k).max(axis=0))[:, None]
-    return (steps + case.levels.number("accumulators")) * unit * reach
+    error: F64 = (steps + case.levels.number("accumulators")) * unit * reach
+    return error
 
 
-def _accumulation_error(case: Case, count: int, magnitude: F64, values: F64, squares: F64) -> F64:
-    """Error of `count` accumulations: over M for fp32; over the partial sums' size (value + 4 sigma) for fp16."""
+def _accumulation_error(
+    case: Case, count: int, magnitude: F64, values: F64, squares: Callable[[], F64]
+) -> F64:
+    """Error of `count` accumulations: over M for fp32; over the partial sums' size (value + 4 sigma) for
+    fp16."""
     if case.levels["acc_dtype"] == "f32":
         return count * 2.0**-23 * magnitude
-    return 4 * math.sqrt(count) * 2.0**-11 * (np.abs(values) + 4 * np.sqrt(squares))
+    error: F64 = 4 * math.sqrt(count) * 2.0**-11 * (np.abs(values) + 4 * np.sqrt(squares()))
+    return error
 
 
 def _is_exact(case: Case, head: Slice, magnitude: F64, grain: float) -> bool:
-    """Whether every partial sum, in whatever order, is a multiple of `grain` that the accumulator holds exactly."""
+    """Whether every partial sum, in whatever order, is a multiple of `grain` that the accumulator holds
+    exactly."""
     limit = EXACT_F16 if case.levels["acc_dtype"] == "f16" else EXACT_F32
     return head.integers and float(magnitude.max(initial=0.0)) <= limit * grain
 
@@ -137,8 +152,10 @@ def _scores_summed(case: Case, head: Slice) -> Expected:
     if _is_exact(case, head, magnitude, 1.0):
         return Expected(values=values, bound=0.0)
     steps, _, tiles = _steps(case, head)
-    squares = (head.q**2 @ (k**2).sum(axis=0).T)[rows]
-    return Expected(values=values, bound=_accumulation_error(case, steps * tiles, magnitude, values, squares))
+    bound = _accumulation_error(
+        case, steps * tiles, magnitude, values, lambda: (head.q**2 @ (k**2).sum(axis=0).T)[rows]
+    )
+    return Expected(values=values, bound=bound)
 
 
 def _product(case: Case, head: Slice, p: F64, score_error: F64 | None = None) -> Expected:
@@ -148,16 +165,22 @@ def _product(case: Case, head: Slice, p: F64, score_error: F64 | None = None) ->
     grain = 1.0 if score_error is None or case.levels["softmax"] == "none" else 0.125
     if _is_exact(case, head, magnitude, grain):
         return Expected(values=values, bound=0.0)
-    squares = (p**2 @ head.v**2)[rows]
-    bound = _accumulation_error(case, _steps(case, head)[1], magnitude, values, squares)
+    bound = _accumulation_error(
+        case, _steps(case, head)[1], magnitude, values, lambda: (p**2 @ head.v**2)[rows]
+    )
     if score_error is not None:
-        bound = bound + UNIT[case.levels.word("dtype")] * magnitude + score_error[rows] * np.abs(head.v).sum(axis=0)
+        bound = (
+            bound
+            + UNIT[case.levels.word("dtype")] * magnitude
+            + score_error[rows] * np.abs(head.v).sum(axis=0)
+        )
     return Expected(values=values, bound=bound)
 
 
 def _product_of_bits(case: Case, head: Slice, scores: F64) -> Expected:
-    """P = the fp32 scores' bits. Registers (c0, c1, c2, c3) of a 16x8 score tile lie where (a0, a1, a2, a3) are read, so row
-    half and column parity change places; column tiles of O take turns with the two key tiles of a step."""
+    """P = the fp32 scores' bits. Registers (c0, c1, c2, c3) of a 16x8 score tile lie where (a0, a1, a2, a3)
+    are read, so row half and column parity change places; column tiles of O take turns with the two key
+    tiles of a step."""
     rows, keys = scores.shape
     bits = scores.astype(np.float32).reshape(rows // 16, 2, 8, keys // 16, 2, 4, 2, 1).view(np.uint16)
     pairs = _as_half(case, bits)  # [m, row half, g, step, turn, t, parity, low/high]
@@ -178,7 +201,8 @@ def _as_half(case: Case, bits: NDArray[np.uint16]) -> F64:
 
 
 def _softmax(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
-    """O = P V / sum P and ln sum P, with P = exp(scale S), keys beyond seqlen masked in the last tile only."""
+    """O = P V / sum P and ln sum P, with P = exp(scale S), keys beyond seqlen masked in the last tile
+    only."""
     rows = slice(0, head.seqlen)
     scores = (head.q[rows] @ head.k.T) * scale
     scores[:, head.seqlen :] = -np.inf
@@ -190,10 +214,9 @@ def _softmax(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
     _, steps, tiles = _steps(case, head)
     exponent = np.abs(scores, where=np.isfinite(scores), out=np.zeros_like(scores)).max(axis=1, keepdims=True)
     weight_error = _score_error(case, head)[rows] * scale + exponent * 2.0**-21 + 2.0**-21
-    squares = (p**2 @ head.v**2) / total**2
     bound = (
         (unit + 2 * weight_error) * magnitude
-        + _accumulation_error(case, steps + 2 * tiles, magnitude, o, squares)
+        + _accumulation_error(case, steps + 2 * tiles, magnitude, o, lambda: (p**2 @ head.v**2) / total**2)
         + 2.0**-25 * np.abs(head.v).sum(axis=0) / total
         + unit * np.abs(o)
     )

@@ -1,12 +1,12 @@
 """What limits the FlashAttention-2 forward main loop on mma.sync?
 
-The loop copies K and V tiles from global to shared memory (cp.async), reads fragments from there (ldmatrix), multiplies
-S = Q K^T, takes an online softmax and multiplies O += P V. Each part can be stripped on its own, and added on its own to the
-floor, where only the MMAs are left.
+The loop copies K and V tiles from global to shared memory (cp.async), reads fragments from there
+(ldmatrix), multiplies S = Q K^T, takes an online softmax and multiplies O += P V. Each part can be stripped
+on its own, and added on its own to the floor, where only the MMAs are left.
 
-Expectation: on chips that accumulate fp32 at half rate (GeForce) the MMAs hide everything and full is at its ceiling, which
-is half of the fp16-accumulate peak. Where fp32 runs at full rate, the softmax costs most, then ldmatrix; the copies cost
-little, because the tensor cores never wait for bytes but for latency.
+Expectation: on chips that accumulate fp32 at half rate (GeForce) the MMAs hide everything and full is at
+its ceiling, which is half of the fp16-accumulate peak. Where fp32 runs at full rate, the softmax costs
+most, then ldmatrix; the copies cost little, because the tensor cores never wait for bytes but for latency.
 """
 
 from __future__ import annotations
@@ -36,15 +36,29 @@ from harness.model import (
 )
 
 SWITCHES = (
-    Switch(name="dtype", levels=("fp16", "bf16"), baseline="fp16", label="in", meaning="input type of Q, K, V and P"),
-    Switch(name="head_dim", levels=(64, 128), baseline=64, label="head dim", meaning="columns of Q, K, V and O"),
-    Switch(name="acc_dtype", levels=("f32", "f16"), baseline="f32", label="acc", meaning="accumulator type of both products"),
+    Switch(
+        name="dtype",
+        levels=("fp16", "bf16"),
+        baseline="fp16",
+        label="in",
+        meaning="input type of Q, K, V and P",
+    ),
+    Switch(
+        name="head_dim", levels=(64, 128), baseline=64, label="head dim", meaning="columns of Q, K, V and O"
+    ),
+    Switch(
+        name="acc_dtype",
+        levels=("f32", "f16"),
+        baseline="f32",
+        label="acc",
+        meaning="accumulator type of both products",
+    ),
     Switch(
         name="gemms",
         levels=("both", "qk", "pv"),
         baseline="both",
         label="GEMMs",
-        meaning="which products the loop holds; qk adds the scores of all tiles up, pv takes Q's first columns for P",
+        meaning="which products the loop holds; qk adds all tiles' scores up, pv takes Q's first columns for P",
     ),
     Switch(
         name="accumulators",
@@ -83,17 +97,17 @@ SWITCHES = (
         baseline="full",
         strips=("no_max", "pack_only", "none"),
         label="softmax",
-        meaning="full; no_max: no running maximum, no rescale; pack_only: scores scaled and converted; none: raw bits",
+        meaning="full; no_max: no running maximum; pack_only: scores scaled and converted; none: raw bits",
     ),
 )
 
 LEGEND = {
-    "gmem_copy=stripped": "attention over the last tile of K and V, repeated once per tile; the row sums grow with it",
+    "gmem_copy=stripped": "attention over the last tile of K and V, repeated once per tile; row sums grow with it",
     "smem_copy=stripped": "attention over tiles built from eight register fragments of the last tile",
     "barriers=stripped": "the same result as without",
     "softmax=no_max": "the same result as full, as long as exp(S) stays in range",
     "softmax=pack_only": "O = fp16(S / 8) V, not normalised",
-    "softmax=none": "O = P V with P the bits of the fp32 scores read as fp16 pairs (fp16 accumulators: the scores)",
+    "softmax=none": "O = P V, P the fp32 scores' bits read as fp16 pairs (fp16 accumulators: the scores)",
     "gemms=qk": "the sum of all tiles' scores",
     "gemms=pv": "O = P V with P = the first block_n columns of Q, for every tile",
     "accumulators=2": "the same result as full",
@@ -118,7 +132,8 @@ _NARROW = Values(block_m=64, block_n=32, warps=4, stages=2, rescale=0)
 
 
 def configurations(levels: Values) -> tuple[Values, ...]:
-    """Two 16-row tiles per warp, two CTAs per SM; sets of accumulators get a tile where they fit, with its own full."""
+    """Two 16-row tiles per warp, two CTAs per SM; sets of accumulators get a tile where they fit, with its
+    own full."""
     if levels["accumulators"] != 1:
         return (_NARROW,)
     return _WIDE[levels.number("head_dim")]
@@ -137,7 +152,7 @@ def constraint(levels: Values, configuration: Values) -> str | None:
     if levels["gemms"] == "pv" and configuration.number("block_n") > levels.number("head_dim"):
         return "P is the first block_n columns of Q, which has only head_dim of them"
     if levels["smem_copy"] == "stripped" and configuration.number("block_n") > 64:
-        return "more than 8 key tiles would repeat operands of the register pool, and ptxas would merge their MMAs"
+        return "more than 8 key tiles would repeat operands of the pool, and ptxas would merge their MMAs"
     if levels["accumulators"] != 1 and configuration.number("block_m") != 16 * configuration.number("warps"):
         return "sets of accumulators fit with 16 rows per warp only"
     return None
@@ -146,7 +161,9 @@ def constraint(levels: Values, configuration: Values) -> str | None:
 def full_of(levels: Values) -> Values:
     """Same axes, nothing stripped; one accumulator set; one product alone has no softmax to keep."""
     softmax = "full" if levels["gemms"] == "both" else "none"
-    return levels.replace(gmem_copy="kept", smem_copy="kept", barriers="kept", softmax=softmax, accumulators=1)
+    return levels.replace(
+        gmem_copy="kept", smem_copy="kept", barriers="kept", softmax=softmax, accumulators=1
+    )
 
 
 def sets() -> Mapping[str, tuple[Values, ...]]:
@@ -198,8 +215,8 @@ def sets() -> Mapping[str, tuple[Values, ...]]:
 
 
 def sizes(case: Case, where: Where) -> Values:
-    """waves: seqlen 4096, one batch, heads so that the grid is whole full waves, at least four. paper: 16384 tokens,
-    heads x head_dim = 2048, seqlen 4096; its last wave may be partial."""
+    """waves: seqlen 4096, one batch, heads so that the grid is whole full waves, at least four. paper:
+    16384 tokens, heads x head_dim = 2048, seqlen 4096; its last wave may be partial."""
     if case.problem == "paper":
         return Values(batch=4, heads=2048 // case.levels.number("head_dim"), seqlen=4096)
     ctas_per_head = 4096 // case.configuration.number("block_m")
@@ -214,8 +231,9 @@ def check_sizes(case: Case) -> Mapping[str, Values]:
 
 
 def fill(case: Case, wanted: str) -> str:
-    """Which data a case gets. `check`: integers where sums can be exact, else keys that grow along the loop, so that the
-    running maximum moves. Timed: as wanted, but integers where other bits would be Inf or NaN as fp16, or overflow it."""
+    """Which data a case gets. `check`: integers where sums can be exact, else keys that grow along the
+    loop, so that the running maximum moves. Timed: as wanted, but integers where other bits would be Inf or
+    NaN as fp16, or overflow it."""
     levels = case.levels
     if wanted == "check":
         if levels["softmax"] in ("pack_only", "none"):
@@ -244,7 +262,12 @@ def _inputs(shape: tuple[int, int, int], dtype: str, filling: str, seed: int, de
 
 
 def _filled(
-    generator: np.random.Generator, name: str, shape: tuple[int, int, int], dtype: str, filling: str, density: float
+    generator: np.random.Generator,
+    name: str,
+    shape: tuple[int, int, int],
+    dtype: str,
+    filling: str,
+    density: float,
 ) -> Array:
     if filling == "zeros":
         values = np.zeros(shape, np.float32)
@@ -261,10 +284,15 @@ def _filled(
 
 
 def outputs(case: Case, problem_sizes: Values) -> Mapping[str, OutputSpec]:
-    """o (16-bit where it is normalised, else fp32), and lse [batch x heads, seqlen] where there is a softmax."""
+    """o (16-bit where it is normalised, else fp32), and lse [batch x heads, seqlen] where there is a
+    softmax."""
     heads = problem_sizes.number("batch") * problem_sizes.number("heads")
     rows = problem_sizes.number("seqlen")
-    columns = case.configuration.number("block_n") if case.levels["gemms"] == "qk" else case.levels.number("head_dim")
+    columns = (
+        case.configuration.number("block_n")
+        if case.levels["gemms"] == "qk"
+        else case.levels.number("head_dim")
+    )
     if case.levels["softmax"] in ("full", "no_max"):
         dtype = "bfloat16" if case.levels["dtype"] == "bf16" else "float16"
         return {
@@ -318,7 +346,11 @@ def launch(case: Case, problem_sizes: Values) -> Launch:
     has_softmax = case.levels["softmax"] in ("full", "no_max")
     scale = score_scale(case) * (attention_reference.LOG2_E if has_softmax else 1)
     return Launch(
-        grid=(-(-seqlen // c.number("block_m")), problem_sizes.number("batch") * problem_sizes.number("heads"), 1),
+        grid=(
+            -(-seqlen // c.number("block_m")),
+            problem_sizes.number("batch") * problem_sizes.number("heads"),
+            1,
+        ),
         block=32 * c.number("warps"),
         shared_bytes=2 * head_dim * (c.number("block_m") + 2 * c.number("stages") * c.number("block_n")),
         arguments=(
@@ -343,7 +375,13 @@ def _tiles(case: Case) -> tuple[int, int, int, int, int]:
     """16-row tiles per warp, 8-key tiles, 8-column tiles, steps of Q K^T, steps of P V."""
     c, head_dim = case.configuration, case.levels.number("head_dim")
     block_n = c.number("block_n")
-    return c.number("block_m") // (16 * c.number("warps")), block_n // 8, head_dim // 8, head_dim // 16, block_n // 16
+    return (
+        c.number("block_m") // (16 * c.number("warps")),
+        block_n // 8,
+        head_dim // 8,
+        head_dim // 16,
+        block_n // 16,
+    )
 
 
 def work(case: Case, problem_sizes: Values) -> Work:
@@ -357,7 +395,8 @@ def work(case: Case, problem_sizes: Values) -> Work:
     tile_bytes = (qk + pv) * c.number("block_n") * head_dim * 2
     copied_tiles = iterations if case.levels["gmem_copy"] == "kept" else 1
     stored = sum(
-        math.prod(spec.shape) * (4 if spec.dtype == "float32" else 2) for spec in outputs(case, problem_sizes).values()
+        math.prod(spec.shape) * (4 if spec.dtype == "float32" else 2)
+        for spec in outputs(case, problem_sizes).values()
     )
     return Work(
         flops=2 * (qk + pv) * seqlen * seqlen * head_dim * heads,
@@ -408,7 +447,9 @@ def contract(case: Case) -> Contract:
         absent += ["MUFU", "SHFL", "FMNMX", "FMNMX3"]
     else:
         absent += ["MUFU", "SHFL", "FMNMX", "FMNMX3", "F2FP"]
-    accumulator = "F16" if levels["acc_dtype"] == "f16" else "F32.BF16" if levels["dtype"] == "bf16" else "F32"
+    accumulator = (
+        "F16" if levels["acc_dtype"] == "f16" else "F32.BF16" if levels["dtype"] == "bf16" else "F32"
+    )
     return Contract(
         mma=f"HMMA.16816.{accumulator}",
         mma_count=_mma_per_iteration(case),
@@ -416,6 +457,8 @@ def contract(case: Case) -> Contract:
         present=tuple(present),
         absent=tuple(absent),
         spill_free=levels == full_of(levels) and c == configurations(levels)[0],
+        input=levels.word("dtype"),
+        acc=levels.word("acc_dtype"),
     )
 
 

@@ -1,12 +1,12 @@
 """How fast can mma.sync alone go, and how much independent work does it need?
 
-Register-only m16n8k16: one CTA per SM, 1 to 16 warps, 1 to 8 independent accumulator chains per warp, nothing else in the
-loop. The best case is the ceiling of the path on this GPU; the case with one chain and four warps is the latency of one
-dependent MMA.
+Register-only m16n8k16: one CTA per SM, 1 to 16 warps, 1 to 8 independent accumulator chains per warp,
+nothing else in the loop. The best case is the ceiling of the path on this GPU; the case with one chain and
+four warps is the latency of one dependent MMA.
 
-Expectation: one chain per sub-partition takes the full latency per MMA (24 cycles on Hopper); a few chains or warps fill the
-pipe. On Hopper it fills at two thirds of wgmma's rate. On GeForce chips fp32 accumulators reach half of fp16's rate.
-"""
+Expectation: one chain per sub-partition takes the full latency per MMA (24 cycles on Hopper); a few chains
+or warps fill the pipe. On Hopper it fills at two thirds of wgmma's rate. On GeForce chips fp32 accumulators
+reach half of fp16's rate."""
 
 from __future__ import annotations
 
@@ -39,9 +39,19 @@ SWITCHES = (
     Switch(name="dtype", levels=("fp16", "bf16"), baseline="fp16", label="in", meaning="input type"),
     Switch(name="acc_dtype", levels=("f32", "f16"), baseline="f32", label="acc", meaning="accumulator type"),
     Switch(
-        name="chains", levels=(1, 2, 4, 8), baseline=4, label="chains", meaning="independent accumulators per warp"
+        name="chains",
+        levels=(1, 2, 4, 8),
+        baseline=4,
+        label="chains",
+        meaning="independent accumulators per warp",
     ),
-    Switch(name="warps", levels=(1, 2, 4, 8, 16), baseline=8, label="warps/SM", meaning="warps of the one CTA per SM"),
+    Switch(
+        name="warps",
+        levels=(1, 2, 4, 8, 16),
+        baseline=8,
+        label="warps/SM",
+        meaning="warps of the one CTA per SM",
+    ),
 )
 
 
@@ -74,7 +84,9 @@ def sets() -> Mapping[str, tuple[Values, ...]]:
     return {
         "full": types,
         "ladder": tuple(base.replace(chains=chains, warps=warps) for chains, warps in ladder),
-        "f16": tuple(base.replace(acc_dtype="f16", chains=chains, warps=warps) for chains, warps in ((1, 4), (4, 16))),
+        "f16": tuple(
+            base.replace(acc_dtype="f16", chains=chains, warps=warps) for chains, warps in ((1, 4), (4, 16))
+        ),
     }
 
 
@@ -98,9 +110,9 @@ def fill(case: Case, wanted: str) -> str:
 def inputs(case: Case, problem_sizes: Values, filling: str, seed: int) -> Inputs:
     """a: [warps x chains, 32, 8] A fragments, lane by lane; b: [4, 32, 4] B fragments; both 16-bit.
 
-    Timed data: the third and fourth B nearly cancel the first and second, so that accumulators neither overflow nor leave
-    the range of random data; what is left over grows with the trips (fp32) and counts them, or is zero (fp16).
-    """
+    Timed data: the third and fourth B nearly cancel the first and second, so that accumulators neither
+    overflow nor leave the range of random data; what is left over grows with the trips (fp32) and counts
+    them, or is zero (fp16)."""
     levels = case.levels
     groups = levels.number("warps") * levels.number("chains")
     exact = problem_sizes.number("trips") <= 64
@@ -159,9 +171,9 @@ def reference(
 ) -> Mapping[str, Expected]:
     """D = trips x sum over steps of A B: every CTA computes the same.
 
-    Bound: each of n MMAs truncates an fp32 sum (2^-23) or rounds an fp16 sum (2^-11) relative to the accumulator, which stays
-    within the final value plus what one round through the B fragments adds. Integers that fit are exact.
-    """
+    Bound: each of n MMAs truncates an fp32 sum (2^-23) or rounds an fp16 sum (2^-11) relative to the
+    accumulator, which stays within the final value plus what one round through the B fragments adds.
+    Integers that fit are exact."""
     trips, chains = problem_sizes.number("trips"), case.levels.number("chains")
     a = _unpacked(arrays["a"], (0, 3, 1, 4, 2, 5), 2)
     b = as_float64(arrays["b"]).reshape(B_POOL, 8, 4, 2, 2).transpose(0, 3, 2, 4, 1).reshape(B_POOL, 16, 8)
@@ -183,7 +195,8 @@ def reference(
     shape = (chosen_ctas, len(a), 32, 4)
     return {
         "d": Expected(
-            values=np.broadcast_to(_d_fragments(values), shape), bound=np.broadcast_to(_d_fragments(bound), shape)
+            values=np.broadcast_to(_d_fragments(values), shape),
+            bound=np.broadcast_to(_d_fragments(bound), shape),
         )
     }
 
@@ -221,13 +234,17 @@ def work(case: Case, problem_sizes: Values) -> Work:
 def contract(case: Case) -> Contract:
     """STEPS MMAs per chain and nothing of memory, special functions or barriers."""
     levels = case.levels
-    accumulator = "F16" if levels["acc_dtype"] == "f16" else "F32.BF16" if levels["dtype"] == "bf16" else "F32"
+    accumulator = (
+        "F16" if levels["acc_dtype"] == "f16" else "F32.BF16" if levels["dtype"] == "bf16" else "F32"
+    )
     return Contract(
         mma=f"HMMA.16816.{accumulator}",
         mma_count=STEPS * levels.number("chains"),
         counts={},
         absent=("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "MUFU", "BAR", "SHFL", "F2FP"),
         spill_free=levels == full_of(levels),
+        input=levels.word("dtype"),
+        acc=levels.word("acc_dtype"),
     )
 
 

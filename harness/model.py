@@ -203,7 +203,7 @@ class Contract:
         present: opcode prefixes of kept parts whose number the compiler may choose.
         absent: opcode prefixes of what was stripped.
         spill_free: whether a register spill breaks the contract (full's default configuration).
-        path: mma.sync, wgmma or tcgen05.
+        path: mma.sync, wgmma or tcgen05; `input` and `acc` the types that choose the peak (fp16 bf16; f32 f16).
     """
 
     mma: str
@@ -213,6 +213,8 @@ class Contract:
     absent: tuple[str, ...] = ()
     spill_free: bool = False
     path: str = "mma.sync"
+    input: str = "fp16"
+    acc: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,3 +244,9 @@ def test_the_loop_text_numbers_the_mmas() -> None:
     text = loop_text(listing("HMMA.16816.F32 R4,R8", "@P0 BRA 0x0", "EXIT"))
     assert "HMMA.16816.F32 R4,R8;  // MMA 1" in text and "@P0 BRA" in text
     assert "no loop" in loop_text(listing("EXIT"))
+
+
+def test_an_instruction_that_is_never_executed_is_not_counted() -> None:
+    dead = Instruction(0, "@!PT", "LDS", "RZ, [RZ]")
+    assert dead.does_nothing
+    assert not Instruction(0, "@!P0", "LDS", "R0, [R1]").does_nothing
