@@ -248,6 +248,13 @@ def test_a_stripped_case_is_padded_to_the_residency_of_full(templates: Path, war
     assert alone == replace(stripped, cached=True)
 
 
+def test_a_level_that_removes_nothing_is_not_padded(templates: Path, warm: Cache) -> None:
+    study = tiny_study(shared={"kept": 40960, "stripped": 1024})
+    axis = replace(study, switches=(replace(study.switches[0], strips=()),))
+    _, other = map(good, build_all(jobs_of(axis, templates, "sm_89"), warm, limits_of=lambda _: Limits()))
+    assert other.ctas_per_sm == other.natural_ctas and other.dynamic_bytes == 1024
+
+
 def test_fewer_ctas_than_full_are_noted(templates: Path, warm: Cache) -> None:
     jobs = jobs_of(tiny_study(shared={"kept": 0, "stripped": 98304}), templates, "sm_89")
     _, stripped = map(good, build_all(jobs, warm, limits_of=lambda _: Limits()))

@@ -216,13 +216,17 @@ def _compare(job: Job, built: Mapping[Hashable, Result], limits: Limits | None) 
     found = notes(build.inspection, full.inspection, kept)
     if limits is None or build.natural_ctas is None or full.natural_ctas is None:
         return replace(build, notes=found)
-    return _hold(job, replace(build, notes=found), full.natural_ctas, limits)
+    build = replace(build, notes=found)
+    if _launch(job).block != _launch(full_job).block:
+        return build  # another number of warps is the axis itself: CTAs per SM cannot be compared
+    return _hold(job, build, full.natural_ctas, limits)
 
 
 def _hold(job: Job, build: Build, want: int, limits: Limits) -> Build:
-    """The build padded down to `want` CTAs per SM, or a note that it has fewer."""
+    """The build padded to full's `want` CTAs per SM where a part is stripped; a note where it has fewer."""
     natural = build.natural_ctas or 0
-    if natural == want:
+    stripped = any(job.case.levels[switch.name] in switch.strips for switch in job.study.switches)
+    if natural == want or (natural > want and not stripped):
         return build
     if natural < want:
         text = f"fewer CTAs per SM than full: full has {want}, this case {natural}"

@@ -49,7 +49,7 @@ class Instruction(NamedTuple):
     @property
     def is_tensor(self) -> bool:
         """Whether it multiplies matrices (HMMA, HGMMA, IMMA, QMMA, UTCHMMA, ...)."""
-        return bool(_TENSOR.match(self.opcode.partition(".")[0]))
+        return not self.does_nothing and bool(_TENSOR.match(self.opcode.partition(".")[0]))
 
     @property
     def target(self) -> int | None:

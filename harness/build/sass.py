@@ -47,7 +47,7 @@ _FRAME = re.compile(r"([0-9]+) bytes stack frame")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A loop body, first to last instruction, those that do nothing left out; empty when there is no such loop."""
+    """A loop body without the instructions that do nothing; empty when there is no such loop."""
 
     instructions: tuple[Instruction, ...] = ()
 
@@ -90,7 +90,7 @@ def inspect_listing(listing: Listing, log: str) -> Inspection:
         raise ToolError(f"{listing.path}: the compiler's log does not say how many registers are used")
     shared, frame = _SHARED.search(log), _FRAME.search(log)
     loop = main_loop(listing)
-    heads = Counter(i.opcode.partition(".")[0] for i in listing.instructions)
+    heads = Counter(i.opcode.partition(".")[0] for i in listing.instructions if not i.does_nothing)
     tensor = Counter(i.opcode for i in listing.instructions if i.is_tensor)
     return Inspection(
         registers=int(registers[1]),
@@ -106,7 +106,7 @@ def inspect_listing(listing: Listing, log: str) -> Inspection:
 
 
 def code_hash(instructions: Iterable[Instruction]) -> str:
-    """SHA-256 of the instruction text, control bits and NOPs left out: equal hashes are the same code."""
+    """SHA-256 of the instruction text, without control bits and what does nothing: equal hashes are the same code."""
     return digest("\n".join(_hash_text(i) for i in instructions if not i.does_nothing))
 
 
