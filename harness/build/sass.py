@@ -106,7 +106,7 @@ def inspect_listing(listing: Listing, log: str) -> Inspection:
 
 
 def code_hash(instructions: Iterable[Instruction]) -> str:
-    """SHA-256 of the instruction text, without control bits and what does nothing: equal hashes are the same code."""
+    """SHA-256 of the instructions, without control bits and what does nothing: equal hashes, equal code."""
     return digest("\n".join(_hash_text(i) for i in instructions if not i.does_nothing))
 
 
