@@ -1,9 +1,9 @@
-"""The CPU twin: a rendered kernel, its text unchanged, compiled for the host and run with real warps and barriers.
+"""The CPU twin: a rendered kernel, its text unchanged, compiled for the host, with real warps and barriers.
 
-The kernel is compiled against `templates/host/ptx.cuh` in place of `templates/device/ptx.cuh` and linked with the
-runtime in `twin_runtime/`. Each run is a process of its own with a time limit: a kernel that crashes, hangs or
-deadlocks costs one answer. What the runtime finds comes back as faults, each with its places; the numbers come
-back for a comparison with a reference, which is not made here.
+The kernel is compiled against `templates/host/ptx.cuh` in place of `templates/device/ptx.cuh` and linked
+with the runtime in `twin_runtime/`. Each run is a process of its own with a time limit: a kernel that
+crashes, hangs or deadlocks costs one answer. What the runtime finds comes back as faults, each with its
+places; the numbers come back for a comparison with a reference, which is not made here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SECONDS = 60.0  # a case of the suite takes well under one
 _GRACE_SECONDS = 10.0  # past the limit that the process watches itself
 
 Chip = Literal["hopper", "ampere"]
-# Terms per addition, fraction bits, exponent of a zero with fp32 and with fp16 accumulators; see tensor_core.cpp.
-# Ada adds as Ampere does, Blackwell as Hopper.
+# Terms per addition, fraction bits, exponent of a zero with fp32 and with fp16 accumulators: tensor_core.cpp
+# says what they mean. Ada adds as Ampere does, Blackwell as Hopper.
 _TENSOR_CORES: Mapping[Chip, tuple[int, int, int, int]] = {
     "hopper": (16, 25, -133, -22),
     "ampere": (8, 24, -132, -21),
@@ -48,7 +48,7 @@ class Fault:
         kind: race, in flight, uninitialised, bounds, alignment, unwritten, written twice, input written,
             divergence, barrier, deadlock, pending, arguments, crash or timeout.
         message: what happened, where, and how often; one line that holds both places.
-        place: `templates/parts/tile.cuh:35 (attention.cu:140)`, then `<- ` its callers; empty where there is none.
+        place: `templates/parts/tile.cuh:35 (attention.cu:140)`, then `<- ` its callers; or empty.
         other_place: the place of the other access or thread, if there is one.
         times: how often the same happened at the same places.
     """
@@ -106,8 +106,8 @@ def run_twin(
 ) -> TwinResult:
     """Run one launch of a kernel on the CPU.
 
-    Raises CompileError when the compiler refuses the text, ToolError when there is no compiler, LaunchError when
-    the process died without an answer. A kernel at fault does not raise: see TwinResult.faults.
+    Raises CompileError when the compiler refuses the text, ToolError when there is no compiler, LaunchError
+    when the process died without an answer. A kernel at fault does not raise: see TwinResult.faults.
 
     Args:
         cache: where compiled kernels are kept; None compiles anew.
@@ -230,6 +230,8 @@ def _conflicts(locator: Locator, accesses: list[tuple[str, int, int, int]]) -> t
 
 def _fault(locator: Locator, times: int, place: int, other: int, kind: str, message: str) -> Fault:
     here, there = locator.place(place), locator.place(other)
+    if kind in ("timeout", "crash"):  # the kernel's own line where it was there, else its last call
+        here, there = here if ".cu:" in here else there, ""
     text = f"{kind}: {message}"
     if here:
         text += f"; at {here}"

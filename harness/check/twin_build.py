@@ -1,4 +1,4 @@
-"""Rendered kernel -> program for this machine's processor: compiler, flags, and what a cached program depends on."""
+"""Rendered kernel -> program for this machine's processor: compiler, flags, and what it depends on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KIND = "twin"  # of entries in the cache
 _PARTS = ("schedule.cpp", "memory.cpp", "hooks.cpp", "wavefronts.cpp", "tensor_core.cpp", "main.cpp")
 _COMPILERS = ("g++", "clang++")
 
-# Fixed low addresses, so that a place in the kernel fits into 32 bits. No contraction: one rounding or two, the
-# kernel says.
+# Fixed low addresses, so that a place in the kernel fits into 32 bits. No contraction: the kernel says what
+# is rounded once and what twice.
 _COMMON = (
     "-std=c++17",
     "-fno-pie",

@@ -27,7 +27,7 @@ class Locator:
         self._frames = _frames(program, wanted) if wanted else {}
 
     def place(self, address: int) -> str:
-        """`templates/parts/tile.cuh:35 (attention.cu:140) <- ...`: the kernel's innermost line, then its callers."""
+        """`templates/parts/tile.cuh:35 (attention.cu:140) <- ...`: innermost first, then its callers."""
         if not address:
             return ""
         name = f"{self._source.entry}.cu"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(TWIN_UCONTEXT)
 
 struct Fiber {
     void* stack_pointer;

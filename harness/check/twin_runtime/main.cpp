@@ -30,6 +30,9 @@ int kernel_argument_bytes(int index);  // 0: there is no such argument
 }  // namespace twin
 
 namespace twin {
+
+Place last_place;
+
 namespace {
 
 constexpr std::size_t MOST_FAULTS = 64;  // distinct ones; more say nothing new
@@ -73,7 +76,7 @@ void write_answer()
     answer << "end\n";
 }
 
-// Bad addresses and the time limit: the instruction that was running is the place.
+// Bad addresses and the time limit: the place is the instruction that was running, or else the last call from the kernel.
 void on_signal(int number, siginfo_t*, void* context)
 {
     Place place = 0;
@@ -84,9 +87,9 @@ void on_signal(int number, siginfo_t*, void* context)
 #endif
     const u32 thread = thread_index();
     if (number == SIGALRM) {
-        give_up("timeout", place, 0, text("still running after %g s, at thread %u", seconds_limit, thread));
+        give_up("timeout", place, last_place, text("still running after %g s, at thread %u", seconds_limit, thread));
     }
-    give_up("crash", place, 0, text("%s in thread %u", strsignal(number), thread));
+    give_up("crash", place, last_place, text("%s in thread %u", strsignal(number), thread));
 }
 
 void catch_signals()

@@ -239,7 +239,7 @@ void land(const Copy& copy, u32 thread)
 
 void copy_async(u32 to_shared, const void* from, bool inside)
 {
-    const Place place = TWIN_PLACE;
+    const Place place = last_place = TWIN_PLACE;
     const u32 thread = thread_index();
     // Even where nothing is read from it, the address must be one that could be.
     const bool readable = access_global(reinterpret_cast<std::uintptr_t>(from), 16, false, "a copy from global memory", place);
@@ -375,6 +375,7 @@ u32 shared_address(const void* pointer)
 
 void access_memory(std::uintptr_t address, u32 bytes, bool write, Place place)
 {
+    last_place = place;
     // The gap after shared memory belongs to it: an index that ran over is reported as such.
     const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(shared);
     if (offset < shared_bytes + GAP_BYTES) {

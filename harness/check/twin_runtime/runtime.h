@@ -26,6 +26,9 @@ using Place = std::uint32_t;
 
 // ---- main.cpp ----
 
+// Where the kernel last called the runtime: what a fault inside the runtime is put down to.
+extern Place last_place;
+
 // Notes a fault; the same kind at the same places is counted, not repeated.
 void report(const char* kind, Place place, Place other, const std::string& message);
 

@@ -131,6 +131,7 @@ template <class Operand>
 void meet(const char* operation, Place place, Operand& operand, void (*work)(Operand* const (&)[32], Place, u32))
 {
     ++steps;
+    last_place = place;
     const u32 lane = current % 32;
     Warp& warp = warps[current / 32];
     if (warp.arrived == 0) {
@@ -196,7 +197,7 @@ u64 step_count() { return ++steps; }
 
 void barrier()
 {
-    const Place place = TWIN_PLACE;
+    const Place place = last_place = TWIN_PLACE;
     ++steps;
     if (at_barrier == 0) {
         barrier_place = place;
