@@ -295,6 +295,7 @@ def test_a_full_disk_is_one_clear_line_and_the_record_can_be_written_again(
         ) as caught:
             writer.append(record("b"))
         assert "\n" not in caught.value.message
+        assert writer.path.read_bytes().endswith(b"}\n")
         kept = store.read(writer.path)
         assert [r["case"] for r in kept.records] == ["a"]
         full = False
@@ -431,7 +432,7 @@ def test_the_schema_lists_exactly_the_statuses_of_the_model() -> None:
         ({"levels": {"a": 1.5}}, "levels"),
     ],
 )
-def test_a_broken_rule_is_named_with_its_line(tmp_path: Path, change: Mapping[str, Any], words: str) -> None:
+def test_a_broken_rule_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     file = write(tmp_path / "r.jsonl", record(), record() | change)
     problems = store.validate(file.path)
     assert problems
@@ -467,7 +468,7 @@ def test_a_missing_field_is_named(tmp_path: Path, name: str) -> None:
         {"options": ["-G"]},
     ],
 )
-def test_whatever_makes_another_thing_changes_the_key(change: Mapping[str, Any]) -> None:
+def test_whatever_makes_another_thing_changes_the_key(change: dict[str, Any]) -> None:
     assert store.key(header(), record()) != store.key(header(), record() | change)
 
 

@@ -24,7 +24,7 @@ def conclude(loop: Loop, ended: Exit | None, *, partial: bool, seconds: float) -
     results |= {name: _failed(track) for name, track in loop.tracks.items() if track.status is not None}
     return Session(
         results={name: results[name] for name in loop.tracks if name in results},
-        exit=None if partial else ended,
+        exit=ended,
         rounds=loop.rounds,
         seed=loop.plan.seed,
         seconds=seconds,

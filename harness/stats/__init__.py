@@ -10,7 +10,9 @@ from harness.stats.resampling import (
     intervals,
     median,
     relative_widths,
+    resamples_for,
     unpaired,
+    unpaired_builds,
 )
 from harness.stats.rows import BISTABLE, Summary, is_bistable, series, summarise
 
@@ -32,7 +34,9 @@ __all__ = [
     "is_bistable",
     "median",
     "relative_widths",
+    "resamples_for",
     "series",
     "summarise",
     "unpaired",
+    "unpaired_builds",
 ]

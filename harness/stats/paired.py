@@ -19,6 +19,7 @@ from harness.stats.resampling import (
     interval_of_logs,
     intervals,
     p_values,
+    resamples_for,
 )
 
 Metric = Literal["cycles", "seconds"]
@@ -70,8 +71,7 @@ def judge(pairs: Sequence[Pair], metric: Metric, rule: Rule, *, detail: bool) ->
     Without `detail` only `total` and p are worked out with care.
     """
     tables = [_log_tables(pair, metric) for pair in pairs]
-    # A claim must be possible after Holm: the smallest p, 2/(resamples + 1), has to stay under its share.
-    resamples = max(rule.resamples, math.ceil(3 * len(pairs) / (1 - rule.confidence)))
+    resamples = resamples_for(len(pairs), rule)
     judged: list[Judged | None] = [None] * len(pairs)
     for members in by_shape([table[0] for table in tables]):
         case = np.stack([tables[i][0] for i in members])

@@ -104,17 +104,37 @@ def unpaired(
     case: Iterable[float], full: Iterable[float], rule: Rule | None = None
 ) -> tuple[float, Interval, float]:
     """Ratio of medians of samples that share no rounds, its interval, and the two-sided p of a ratio of 1."""
+    return unpaired_builds([(tuple(case), tuple(full))], rule)
+
+
+def unpaired_builds(
+    builds: Sequence[tuple[Sequence[float], Sequence[float]]], rule: Rule | None = None
+) -> tuple[float, Interval, float]:
+    """The same over several builds (case, full): the geometric mean of their ratios; values are positive.
+
+    With a single value on a side nothing is known of the spread: the interval is 0 to inf, p is 1.
+    """
     rule = rule or Rule()
-    a, b = (np.log([float(v) for v in values]) for values in (case, full))
-    ratio = math.exp(np.median(a) - np.median(b))
-    if min(len(a), len(b)) < 2:
+    sides = [np.log(side) for pair in builds for side in pair]
+    signs = [1 if i % 2 == 0 else -1 for i in range(len(sides))]
+
+    def difference(*data: Floats, axis: int) -> Floats:
+        medians = [sign * np.median(side, axis=axis) for sign, side in zip(signs, data, strict=True)]
+        return np.asarray(sum(medians) / len(builds))
+
+    ratio = math.exp(difference(*sides, axis=-1))
+    if min(side.size for side in sides) < 2:
         return ratio, Interval(low=0.0, high=math.inf), 1.0
-
-    def difference(x: Floats, y: Floats, axis: int) -> Floats:
-        return np.asarray(np.median(x, axis=axis) - np.median(y, axis=axis))
-
-    drawn = distribution((a, b), difference, rule, rule.resamples, a.size + b.size)
+    drawn = distribution(tuple(sides), difference, rule, rule.resamples, sum(side.size for side in sides))
     return ratio, interval_of_logs(drawn, rule), float(p_values(drawn))
+
+
+def resamples_for(tests: int, rule: Rule) -> int:
+    """Resamples that keep a claim possible after Holm over so many tests.
+
+    The smallest p, 2/(resamples + 1), has to stay under its share of the error.
+    """
+    return max(rule.resamples, math.ceil(3 * tests / (1 - rule.confidence)))
 
 
 def distribution(data: tuple[Any, ...], statistic: Any, rule: Rule, resamples: int, size: int) -> Floats:
