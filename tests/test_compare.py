@@ -302,3 +302,14 @@ def test_the_result_is_frozen_and_the_order_of_rows_changes_no_word() -> None:
     with pytest.raises(AttributeError):
         found.metric = "seconds"  # type: ignore[misc]
     assert replace(found, threshold=0.001).exit_status == 1
+
+
+def test_numbers_of_a_failed_row_are_not_read() -> None:
+    rogue = row("full") | {"status": "wrong", "reason": "off by one"}
+    found = compare(file(row("full")), file(rogue))
+    assert (words(found), found.rows[0].b) == ({"full": "failed"}, None)
+
+
+def test_a_row_that_failed_on_another_gpu_is_no_regression() -> None:
+    other = file(row("full", status="launch_failed"), gpu={**GPU, "name": "NVIDIA A100"})
+    assert compare(file(row("full")), other, across_gpus=True, threshold_percent=1).exit_status == 0
