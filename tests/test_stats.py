@@ -223,6 +223,16 @@ def test_an_effect_inside_the_spread_of_builds_is_not_claimed() -> None:
     assert beyond.builds == 3
 
 
+def test_a_build_that_one_side_lacks_is_its_first() -> None:
+    rng = np.random.default_rng(11)
+    full = {0: noisy(rng, 12, 0.0005)}
+    case = {p: noisy(rng, 12, 0.0005, s) for p, s in enumerate((1.005, 1.015, 1.028))}
+    for found in (effect(case, full), effect({0: full[0]}, {p: s for p, s in case.items()})):
+        assert found.builds == 3
+        assert found.word == "unclear"
+        assert "builds differ by 2.3 %" in found.note
+
+
 def test_one_build_of_another_source_says_that_code_generation_was_not_sampled() -> None:
     rng = np.random.default_rng(6)
     case, full = {0: noisy(rng, 12, 0.001, 1.1)}, {0: noisy(rng, 12, 0.001)}

@@ -137,5 +137,5 @@ def _notes(
     elif claimed and seconds_word == "unclear":
         notes.append("not confirmed in seconds")
     if claimed and not pair.same_source and cycles is not None and cycles.codegen is None:
-        notes.append("one build: code generation not sampled")
+        notes.append("one build each: code generation not sampled")
     return notes

@@ -150,16 +150,20 @@ def _separated(case: Floats, full: Floats, rule: Rule) -> NDArray[np.bool_]:
 
 
 def _log_tables(pair: Pair, metric: Metric) -> tuple[Floats, Floats]:
-    """Logs of case and full, [builds, rounds], over builds both have and rounds all of those share."""
+    """Logs of case and full, [builds, rounds], over the rounds that all builds share.
+
+    A perturbation that one side lacks, because it changed nothing of its code, is that side's first build.
+    """
     sides = [
         {build: _valid(series, metric) for build, series in side.items() if _valid(series, metric)}
         for side in (pair.case, pair.full)
     ]
-    builds = sorted(set(sides[0]) & set(sides[1]))
-    if not builds:
+    if not all(sides):
         return np.empty((0, 0)), np.empty((0, 0))
-    rounds = sorted(set.intersection(*(set(side[build]) for side in sides for build in builds)))
-    case, full = (np.log([[side[build][r] for r in rounds] for build in builds]) for side in sides)
+    builds = sorted(set(sides[0]) | set(sides[1]))
+    used = [[side.get(build, side[min(side)]) for build in builds] for side in sides]
+    rounds = sorted(set.intersection(*(set(samples) for side in used for samples in side)))
+    case, full = (np.log([[samples[r] for r in rounds] for samples in side]) for side in used)
     return case.reshape(len(builds), -1), full.reshape(len(builds), -1)
 
 
