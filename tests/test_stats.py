@@ -223,6 +223,21 @@ def test_an_effect_inside_the_spread_of_builds_is_not_claimed() -> None:
     assert beyond.builds == 3
 
 
+def test_code_generation_alone_is_seldom_called_an_effect() -> None:
+    rng = np.random.default_rng(12)
+
+    def builds(sigma: float) -> Builds:
+        return {p: noisy(rng, 10, 0.0005, float(np.exp(rng.normal(0, sigma)))) for p in range(3)}
+
+    found = []
+    for _ in range(8):
+        pairs = [Pair(name=str(i), case=builds(0.01), full=builds(0.01)) for i in range(25)]
+        found += [e.word for e in effects(pairs, Rule(resamples=1499))]
+    assert found.count("faster") + found.count("slower") <= 0.07 * len(found)
+    real = [Pair(name=str(i), case=builds(0.001), full={0: one(np.full(10, 1.1))}) for i in range(20)]
+    assert {e.word for e in effects(real)} == {"faster"}
+
+
 def test_a_build_that_one_side_lacks_is_its_first() -> None:
     rng = np.random.default_rng(11)
     full = {0: noisy(rng, 12, 0.0005)}

@@ -53,7 +53,7 @@ def effects(pairs: Sequence[Pair], rule: Rule | None = None) -> tuple[Effect, ..
     The word is decided in cycles (in seconds where cycles are unknown) and checked in seconds. Words start
     at "unclear". faster/slower needs all of: the p value corrected for the table, an interval that excludes
     1, an effect beyond `min_ratio`, separated intervals of the two cases, and, between sources, an effect
-    beyond the spread of their builds. "same" needs the interval within `min_ratio`.
+    beyond what their builds differ by. "same" needs the interval within `min_ratio`.
     """
     rule = rule or Rule()
     in_cycles = judge(pairs, "cycles", rule, detail=True)
@@ -111,7 +111,7 @@ def _word(judged: Judged | None, p: float, rule: Rule, *, separation: bool) -> t
         return "unclear", f"only {judged.rounds} common rounds"
     bound = math.log1p(rule.min_ratio)
     if p < 1 - rule.confidence and abs(judged.theta) > bound and judged.total.excludes(1.0):
-        if judged.spread >= abs(judged.theta):
+        if judged.margin >= abs(judged.theta):
             return "unclear", f"within code generation: builds differ by {100 * judged.spread:.1f} %"
         if separation and not judged.separated:
             return "unclear", "within noise: the intervals of the two overlap"

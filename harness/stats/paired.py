@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from harness.stats.resampling import (
     Floats,
@@ -52,7 +53,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """An effect in one metric. `theta` and `spread` (between builds) are log ratios, the intervals ratios."""
+    """An effect in one metric; `theta`, `spread` and `margin` are log ratios, the intervals ratios.
+
+    `spread` is the range over builds; an effect up to `margin` may be code generation alone.
+    """
 
     theta: float
     run: Interval
@@ -60,6 +64,7 @@ class Judged:
     total: Interval
     p: float
     spread: float
+    margin: float
     separated: bool
     rounds: int
     builds: int
@@ -112,6 +117,7 @@ def _resample(
                 total=total,
                 p=float(p_values(drawn[i])),
                 spread=0.0 if one_source else float(np.ptp(medians[i])),
+                margin=0.0 if one_source else _margin(medians[i], rule),
                 separated=bool(separated[i]),
                 rounds=rounds,
                 builds=builds,
@@ -136,6 +142,16 @@ def _draw(logs: Floats, rule: Rule, resamples: int) -> Floats:
 
     indices = (np.arange(rounds), np.arange(builds) if builds > 1 else np.zeros(2, dtype=int))
     return distribution(indices, effect, rule, resamples, pairs * rounds * 2)
+
+
+def _margin(medians: Floats, rule: Rule) -> float:
+    """What an effect must exceed to be more than code generation: the range over builds, and Student's bound.
+
+    Two or three builds that happen to agree show a range far below that of the builds one could have made.
+    """
+    count = medians.size
+    bound = student.ppf((1 + rule.confidence) / 2, count - 1) * medians.std(ddof=1) / math.sqrt(count)
+    return float(max(np.ptp(medians), bound))
 
 
 def _codegen(medians: Floats, rule: Rule) -> Interval:
