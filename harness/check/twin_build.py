@@ -57,6 +57,7 @@ class Compiler:
 
     path: str
     version: str
+    link_flags: tuple[str, ...] = ()
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
@@ -76,7 +77,9 @@ def find_compiler() -> Compiler | str:
         path = shutil.which(name)
         if path:
             said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-            return Compiler(path=path, version=said.partition("\n")[0])
+            # Where there is gold, linking takes a third of the time.
+            gold = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+            return Compiler(path=path, version=said.partition("\n")[0], link_flags=("-no-pie", *gold))
     return f"no C++ compiler found ({' or '.join(_COMPILERS)}): install g++"
 
 
@@ -88,7 +91,14 @@ def compile_twin(source: Source, cache: Store | None) -> bytes:
     compiler = find_compiler()
     if isinstance(compiler, str):
         raise ToolError(compiler)
-    key = digest(source.text, source.entry, compiler.version, *compiler.kernel_flags, *_runtime_texts())
+    key = digest(
+        source.text,
+        source.entry,
+        compiler.version,
+        *compiler.kernel_flags,
+        *compiler.link_flags,
+        *_runtime_texts(),
+    )
     found = cache.get(KIND, key) if cache else None
     if found is not None:
         return found
@@ -117,7 +127,7 @@ def _compile_kernel(compiler: Compiler, source: Source, runtime: bytes, folder: 
     if done.returncode != 0:
         raise _compile_error(source, kernel.name, done.stderr)
     (folder / "runtime.o").write_bytes(runtime)
-    done = _call(compiler, ["-no-pie", "unit.o", "runtime.o", "-o", "program"], folder)
+    done = _call(compiler, [*compiler.link_flags, "unit.o", "runtime.o", "-o", "program"], folder)
     if done.returncode != 0:
         raise CompileError(f"{source.case}: the CPU twin cannot be linked", detail=done.stderr)
     return (folder / "program").read_bytes()
