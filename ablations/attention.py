@@ -58,7 +58,7 @@ SWITCHES = (
         levels=("both", "qk", "pv"),
         baseline="both",
         label="GEMMs",
-        meaning="which products the loop holds; qk adds all tiles' scores up, pv takes Q's first columns for P",
+        meaning="which products the loop holds; qk adds all tiles' scores, pv takes Q's first columns for P",
     ),
     Switch(
         name="accumulators",
@@ -102,7 +102,7 @@ SWITCHES = (
 )
 
 LEGEND = {
-    "gmem_copy=stripped": "attention over the last tile of K and V, repeated once per tile; row sums grow with it",
+    "gmem_copy=stripped": "attention over the last tile of K and V, once per tile; row sums grow with it",
     "smem_copy=stripped": "attention over tiles built from eight register fragments of the last tile",
     "barriers=stripped": "the same result as without",
     "softmax=no_max": "the same result as full, as long as exp(S) stays in range",
@@ -118,17 +118,17 @@ PACK_SCALE = 0.125  # a power of two: integer scores stay exact
 
 _WIDE = {
     64: (
-        Values(block_m=128, block_n=64, warps=4, stages=2, rescale=0),
-        Values(block_m=64, block_n=64, warps=2, stages=2, rescale=0),
-        Values(block_m=64, block_n=128, warps=4, stages=2, rescale=0),
+        Values(block_m=128, block_n=64, warps=4, stages=2, rescale=0, ctas=2),
+        Values(block_m=64, block_n=64, warps=2, stages=2, rescale=0, ctas=4),
+        Values(block_m=64, block_n=128, warps=4, stages=2, rescale=0, ctas=3),
     ),
     128: (
-        Values(block_m=128, block_n=32, warps=4, stages=2, rescale=8),
-        Values(block_m=128, block_n=64, warps=4, stages=2, rescale=8),
+        Values(block_m=128, block_n=32, warps=4, stages=2, rescale=8, ctas=2),
+        Values(block_m=128, block_n=64, warps=4, stages=2, rescale=8, ctas=2),
     ),
 }
 # 16 rows per warp and 32 keys: up to four sets of scores fit into the registers.
-_NARROW = Values(block_m=64, block_n=32, warps=4, stages=2, rescale=0)
+_NARROW = Values(block_m=64, block_n=32, warps=4, stages=2, rescale=0, ctas=4)
 
 
 def configurations(levels: Values) -> tuple[Values, ...]:

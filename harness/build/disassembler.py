@@ -43,8 +43,8 @@ class Instruction(NamedTuple):
 
     @property
     def does_nothing(self) -> bool:
-        """A NOP, or an instruction whose predicate is never true: ptxas puts dead LDS before LDGSTS."""
-        return self.opcode == "NOP" or self.predicate == "@!PT"
+        """A NOP, or an instruction whose predicate is never true: ptxas spaces with dead LDS and UIADD3."""
+        return self.opcode == "NOP" or self.predicate in ("@!PT", "@!UPT")
 
     @property
     def is_tensor(self) -> bool:

@@ -16,7 +16,12 @@ from harness.gpu.stamps import COLUMNS
 from harness.model import Array, Inputs, Launch, OutputSpec, Scalar
 
 STAMPS = "stamps"
-SCALARS: Mapping[str, type[np.generic]] = {"i32": np.int32, "u32": np.uint32, "f32": np.float32}
+SCALARS: Mapping[str, type[np.generic]] = {
+    "i32": np.int32,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "f32": np.float32,
+}
 MIB = 1 << 20
 UNKNOWN_L2_FLUSH = 256 * MIB
 

@@ -14,6 +14,7 @@ from harness import chips, store
 from harness.build.build import Job, Result
 from harness.build.cache import Cache
 from harness.build.toolkit import supported_archs
+from harness.cases import CEILING, full_case
 from harness.errors import UsageError
 from harness.gpu.device import GpuDevice
 from harness.gpu.facts import GpuFacts, find_gpu
@@ -37,6 +38,7 @@ class _Outcome:
 
     files: list[Path] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    planned: int = 0
 
     def count(self, records: Sequence[Record]) -> None:
         self.counts.update(str(record["status"]) for record in records)
@@ -50,10 +52,14 @@ def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
     missing compiler."""
     facts, reason = _gpu(plan)
     cases = cases_of(plan, studies)
+    if plan.require_gpu and reason:
+        return RunResult(reason_not_timed=reason)
+    if plan.require_gpu and reason:
+        return RunResult(reason_not_timed=reason)
     archs = _architectures(plan, facts)
     timed_arch = chips.arch_of(facts.cc) if facts else None
     planned = {
-        (name, arch): _chosen(members, timing=arch == timed_arch)
+        (name, arch): _with_full(studies[name], members) if arch == timed_arch else _main(members)
         for name, members in cases.items()
         for arch in archs
     }
@@ -67,12 +73,17 @@ def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
         _run_offline(plan, studies, offline, cache, outcome, ui, reason)
     if facts and timed_arch in archs:
         with GpuDevice(facts) as device, device.reserved(allow_busy=plan.force_busy):
-            for name, members in cases.items():
-                bench = timed.Bench(study=studies[name], facts=facts, arch=str(timed_arch), plan=plan)
+            for (name, arch), members in planned.items():
+                if arch != timed_arch:
+                    continue
+                bench = timed.Bench(study=studies[name], facts=facts, arch=arch, plan=plan)
                 if not _run_timed(bench, members, cache, device, outcome, ui):
                     break
     return RunResult(
-        files=tuple(outcome.files), reason_not_timed=reason, planned=total, counts=dict(outcome.counts)
+        files=tuple(outcome.files),
+        reason_not_timed=reason,
+        planned=outcome.planned,
+        counts=dict(outcome.counts),
     )
 
 
@@ -101,11 +112,16 @@ def _architectures(plan: Plan, facts: GpuFacts | None) -> tuple[str, ...]:
     return archs
 
 
-def _chosen(cases: Sequence[Case], *, timing: bool) -> tuple[Case, ...]:
-    """Other configurations matter only where they can be ranked, which takes a measurement; named ones
-    stay."""
-    main = tuple(case for case in cases if case.set_name != "ceiling")
-    return tuple(cases) if timing or not main else main
+def _main(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Without the other configurations, which only a measurement can rank; all when nothing else was named."""
+    return tuple(case for case in cases if case.set_name != CEILING) or tuple(cases)
+
+
+def _with_full(study: Study, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases, led by the full ones they are compared with: a ratio is one of the same rounds."""
+    named = {case.name for case in cases}
+    fulls = {full.name: full for full in (full_case(study, case) for case in cases) if full.name not in named}
+    return (*fulls.values(), *cases)
 
 
 def _steps(planned: Mapping[tuple[str, str], Sequence[Case]], timed_arch: str | None) -> tuple[Step, ...]:
@@ -154,6 +170,7 @@ def _run_offline(
     for (name, arch), cases in planned.items():
         built = {case.name: results[name, arch, case.name] for case in cases}
         records = built_records(studies[name], cases, arch, built, checks[name])
+        outcome.planned += len(records)
         first = header(plan, None, reason)
         path = store.record_path(plan.results / "records", name, arch, first)
         with store.create(path, first, planned=len(records)) as writer:
@@ -173,6 +190,7 @@ def _run_timed(
     first = header(plan, bench.facts, None)
     done = _resumed(plan, first, bench, cases, built)
     made = [c for c in timed.candidates(bench, cases, built) if _key(first, c) not in done]
+    outcome.planned += len(made)
     path = store.record_path(plan.results / "records", study.name, bench.facts.name, first)
     with store.create(path, first, planned=len(made)) as writer:
         outcome.files.append(path)
