@@ -222,10 +222,11 @@ def _sum_of(accesses: list[tuple[str, int, int, int]], kind: str) -> tuple[int, 
 
 def _conflicts(locator: Locator, accesses: list[tuple[str, int, int, int]]) -> tuple[str, ...]:
     worst = sorted((a for a in accesses if a[1] > a[2]), key=lambda a: a[1] / a[2], reverse=True)
-    return tuple(
+    lines = [
         f"bank conflicts: {kind} make {made / ideal:.2f} x the passes they need at {locator.place(place)}"
         for kind, made, ideal, place in worst
-    )
+    ]
+    return tuple(dict.fromkeys(lines))
 
 
 def _fault(locator: Locator, times: int, place: int, other: int, kind: str, message: str) -> Fault:
