@@ -13,7 +13,9 @@ from harness.model import Case, Study, Values
 CEILING = "ceiling"
 
 
-def make_case(study: Study, levels: Values, configuration: Values, *, set_name: str, problem: str = "") -> Case:
+def make_case(
+    study: Study, levels: Values, configuration: Values, *, set_name: str, problem: str = ""
+) -> Case:
     """One case of a study, validated; a combination the study rules out carries its reason in `skip`."""
     for switch in study.switches:
         if levels[switch.name] not in switch.levels:
@@ -34,8 +36,8 @@ def make_case(study: Study, levels: Values, configuration: Values, *, set_name: 
 
 
 def default_cases(study: Study, problem: str = "") -> tuple[Case, ...]:
-    """Every case of the study's sets at its first configuration, with the full case each is compared with, then the
-    ceiling cases (the other declared configurations). First mention wins."""
+    """Every case of the study's sets at its first configuration, with the full case each is compared with,
+    then the ceiling cases (the other declared configurations). First mention wins."""
     cases: dict[str, Case] = {}
     ceilings: list[Case] = []
     for set_name, members in study.sets().items():
@@ -53,8 +55,8 @@ def default_cases(study: Study, problem: str = "") -> tuple[Case, ...]:
 
 
 def full_case(study: Study, case: Case) -> Case:
-    """The case that `case` is compared with: nothing stripped, same axes, at the first configuration of the case's
-    levels (a ceiling case is compared with the same full as the case whose ceiling it is)."""
+    """The case that `case` is compared with: nothing stripped, same axes, at the first configuration of the
+    case's levels (a ceiling case is compared with the same full as the case whose ceiling it is)."""
     first = study.configurations(case.levels)[0]
     return make_case(study, study.full_of(case.levels), first, set_name="full", problem=case.problem)
 
@@ -66,7 +68,11 @@ def select(cases: Sequence[Case], patterns: Iterable[str]) -> tuple[Case, ...]:
     """
     wanted: set[str] = set()
     for pattern in patterns:
-        hits = {str(c) for c in cases if fnmatch.fnmatchcase(c.name, pattern) or fnmatch.fnmatchcase(str(c), pattern)}
+        hits = {
+            str(c)
+            for c in cases
+            if fnmatch.fnmatchcase(c.name, pattern) or fnmatch.fnmatchcase(str(c), pattern)
+        }
         if not hits:
             raise UsageError(f"no case matches {pattern!r}; {nearest(pattern, [c.name for c in cases])}")
         wanted |= hits

@@ -1,4 +1,5 @@
-"""Typed errors. Each is raised once, where the fault is seen, and says what is wrong and what would be right."""
+"""Typed errors. Each is raised once, where the fault is seen, and says what is wrong and what would be
+right."""
 
 from __future__ import annotations
 

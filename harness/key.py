@@ -11,7 +11,8 @@ from harness.model import Study, Values
 
 
 def case_name(study: Study, levels: Values, configuration: Values, problem: str) -> str:
-    """A readable name: levels that differ from full, the configuration, and a problem that is not the default.
+    """A readable name: levels that differ from full, the configuration, and a problem that is not the
+    default.
 
     `full@m128n64w4s2`, `head_dim=128,gmem_copy=stripped@m128n32w4s2`. Distinct cases have distinct names.
     """
@@ -25,7 +26,8 @@ def case_name(study: Study, levels: Values, configuration: Values, problem: str)
 
 
 def configuration_slug(configuration: Values) -> str:
-    """`block_m=128, block_n=64, warps=4, stages=2` as `m128n64w4s2`: the last part's initial, then the number."""
+    """`block_m=128, block_n=64, warps=4, stages=2` as `m128n64w4s2`: the last part's initial, then the
+    number."""
     return "".join(f"{name.rsplit('_', 1)[-1][0]}{level}" for name, level in configuration.items())
 
 

@@ -1,7 +1,7 @@
 """The words of the suite as frozen values: switches, cases, studies, and what each stage hands to the next.
 
-Nothing here computes, imports a tool or knows a study. Shapes, units and meanings are said where a field is declared.
-"""
+Nothing here computes, imports a tool or knows a study. Shapes, units and meanings are said where a field is
+declared."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """What sizing a problem must know of the target: SM count and resident CTAs per SM (from full's build)."""
+    """What sizing a problem must know of the target: SM count and resident CTAs per SM (from full's
+    build)."""
 
     sms: int
     ctas_per_sm: int
@@ -197,14 +198,12 @@ class Contract:
     """What the SASS of the main loop must show, per iteration.
 
     Args:
-        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32".
-        mma_count: how many of them one iteration holds.
-        counts: opcode prefix (dot-separated components) -> exact number, for parts that are kept.
-        present: opcode prefixes of kept parts whose number the compiler may choose.
-        absent: opcode prefixes of what was stripped.
-        spill_free: whether a register spill breaks the contract (full's default configuration).
-        path: mma.sync, wgmma or tcgen05; `input` and `acc` the types that choose the peak (fp16 bf16; f32 f16).
-    """
+        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32". mma_count: how many of them
+        one iteration holds. counts: opcode prefix (dot-separated components) -> exact number, for parts
+        that are kept. present: opcode prefixes of kept parts whose number the compiler may choose. absent:
+        opcode prefixes of what was stripped. spill_free: whether a register spill breaks the contract
+        (full's default configuration). path: mma.sync, wgmma or tcgen05; `input` and `acc` the types that
+        choose the peak (fp16 bf16; f32 f16)."""
 
     mma: str
     mma_count: int
@@ -243,30 +242,23 @@ Inputs = Mapping[str, Array]
 class Study:
     """One question, and everything the harness must be told to answer it.
 
-    The callables are pure. `sizes` are a problem's numbers (batch, heads, seqlen, trips, ...). Arrays have the
-    slice axis (batch x head, or CTA) first, so that a few slices can be checked at the timed size.
+    The callables are pure. `sizes` are a problem's numbers (batch, heads, seqlen, trips, ...). Arrays have
+    the slice axis (batch x head, or CTA) first, so that a few slices can be checked at the timed size.
 
     Args:
-        name: also the kernel's extern "C" name and the template's stem.
-        question: the study module's docstring: question and expectation.
-        template: file name under templates/.
-        switches: in the order of the tables' columns.
-        problems: names, the default first.
-        configurations: levels -> declared configurations, the configuration of full first, at most four.
-        sets: set name -> levels of its cases, in the order of the tables; "full" comes first.
-        constraint: (levels, configuration) -> why it cannot exist, or None.
-        full_of: levels -> levels of the full case it is compared with (same axes, nothing stripped).
-        sizes: (case, where) -> the sizes of case.problem on that target.
-        check_sizes: case -> {"small": sizes, "awkward": sizes}.
-        fill: (case, wanted fill) -> the fill the case is timed with (some strips are exact on integers only).
-        inputs: (case, sizes, fill, seed) -> {name: array}; 16-bit floats as float16 or uint16 (bf16 bits).
-        outputs: (case, sizes) -> {name: OutputSpec}.
+        name: also the kernel's extern "C" name and the template's stem. question: the study module's
+        docstring: question and expectation. template: file name under templates/. switches: in the order of
+        the tables' columns. problems: names, the default first. configurations: levels -> declared
+        configurations, the configuration of full first, at most four. sets: set name -> levels of its
+        cases, in the order of the tables; "full" comes first. constraint: (levels, configuration) -> why it
+        cannot exist, or None. full_of: levels -> levels of the full case it is compared with (same axes,
+        nothing stripped). sizes: (case, where) -> the sizes of case.problem on that target. check_sizes:
+        case -> {"small": sizes, "awkward": sizes}. fill: (case, wanted fill) -> the fill the case is timed
+        with (some strips are exact on integers only). inputs: (case, sizes, fill, seed) -> {name: array};
+        16-bit floats as float16 or uint16 (bf16 bits). outputs: (case, sizes) -> {name: OutputSpec}.
         reference: (case, sizes, inputs, slices) -> {output: Expected}; slices index axis 0, None means all.
-        launch: (case, sizes) -> Launch.
-        work: (case, sizes) -> Work.
-        contract: case -> Contract.
-        legend: level meanings beyond the switches' own lines, for the published page: what each strip computes.
-    """
+        launch: (case, sizes) -> Launch. work: (case, sizes) -> Work. contract: case -> Contract. legend:
+        level meanings beyond the switches' own lines, for the published page: what each strip computes."""
 
     name: str
     question: str
@@ -293,7 +285,9 @@ class Study:
         for switch in self.switches:
             if switch.name == name:
                 return switch
-        raise StudyError(f"study {self.name} has no switch {name!r}; it has {', '.join(s.name for s in self.switches)}")
+        raise StudyError(
+            f"study {self.name} has no switch {name!r}; it has {', '.join(s.name for s in self.switches)}"
+        )
 
     @property
     def baseline(self) -> Values:
@@ -303,7 +297,8 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A rendered kernel. `line_map[i]` is (template, line) of line i+1; `digest` covers text and included headers."""
+    """A rendered kernel. `line_map[i]` is (template, line) of line i+1; `digest` covers text and included
+    headers."""
 
     case: Case
     entry: str

@@ -1,8 +1,8 @@
 """Case -> rendered kernel: the only Jinja environment, strict, with a map from each line to its template.
 
-Jinja keeps its standard delimiters. A case's context is its levels, its configuration, the perturbation number and one
-line of provenance; nothing else reaches a template. Headers under templates/device are joined by #include, never by Jinja.
-"""
+Jinja keeps its standard delimiters. A case's context is its levels, its configuration, the perturbation
+number and one line of provenance; nothing else reaches a template. Headers under templates/device are
+joined by #include, never by Jinja."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _TRAPS = (
 
 
 class _LineMarks(Extension):
-    """Ends each line of template text with a mark that `render` strips again: the line map costs nothing in the text."""
+    """Ends each line of template text with a mark that `render` strips: the line map costs nothing in the text."""
+    the text."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
         return self._marked(stream)
@@ -111,7 +112,9 @@ def render(study: Study, case: Case, perturbation: int = 0, *, folder: Path = TE
     try:
         marked = jinja.get_template(study.template).render(context(study, case, perturbation))
     except jinja2.TemplateSyntaxError as error:
-        raise RenderError(f"templates/{error.name or study.template}:{error.lineno}: {error.message}") from error
+        raise RenderError(
+            f"templates/{error.name or study.template}:{error.lineno}: {error.message}"
+        ) from error
     except jinja2.TemplateNotFound as error:
         raise RenderError(f"{case}: no template or part templates/{error.name}") from error
     except jinja2.UndefinedError as error:
@@ -121,7 +124,9 @@ def render(study: Study, case: Case, perturbation: int = 0, *, folder: Path = TE
             raise
         raise RenderError(f"{_place(error, folder)}: {error.message}") from error
     text, line_map = _strip_marks(marked, study.template)
-    return Source(case=case, entry=study.name, text=text, line_map=line_map, digest=source_digest(text, folder))
+    return Source(
+        case=case, entry=study.name, text=text, line_map=line_map, digest=source_digest(text, folder)
+    )
 
 
 def source_digest(text: str, folder: Path = TEMPLATES) -> str:
@@ -131,7 +136,8 @@ def source_digest(text: str, folder: Path = TEMPLATES) -> str:
 
 
 def included_headers(text: str, folder: Path) -> dict[str, str]:
-    """Header name -> text for every #include "..." found under `folder`, transitively, in order of first mention."""
+    """Header name -> text for every #include "..." found under `folder`, transitively, in order of first
+    mention."""
     found: dict[str, str] = {}
     waiting = _INCLUDE.findall(text)
     while waiting:
@@ -144,7 +150,8 @@ def included_headers(text: str, folder: Path) -> dict[str, str]:
 
 
 def _strip_marks(marked: str, template: str) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Text without marks, and (template, line) of each of its lines; an unmarked line takes its neighbour's place."""
+    """Text without marks, and (template, line) of each of its lines; an unmarked line takes its neighbour's
+    place."""
     lines: list[str] = []
     places: list[tuple[str, int]] = []
     place = (template, 1)

@@ -113,7 +113,8 @@ def _architectures(plan: Plan, facts: GpuFacts | None) -> tuple[str, ...]:
 
 
 def _main(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Without the other configurations, which only a measurement can rank; all when nothing else was named."""
+    """Without the other configurations, which only a measurement can rank; all when nothing else was
+    named."""
     return tuple(case for case in cases if case.set_name != CEILING) or tuple(cases)
 
 
