@@ -26,7 +26,7 @@ HOST_HEADERS = TEMPLATES / "host"
 
 _MARK = re.compile("\x02([^\x02\x03]*):([0-9]+)\x03")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-# What C++ text may hold but Jinja would take for itself: PTX operand lists, nested braces, brace + macro argument.
+# What C++ may hold but Jinja would take for itself: PTX operand lists, nested braces, brace + macro argument.
 _TRAPS = (
     (re.compile(r"\{%\s*[0-9]"), "'{%0' is a Jinja tag: PTX belongs into templates/device/ptx.cuh"),
     (re.compile(r"\{\{[^{}]*[,;][^{}]*\}"), "'{{a, b}' is a Jinja expression: write '{ {a, b} }'"),
@@ -35,8 +35,7 @@ _TRAPS = (
 
 
 class _LineMarks(Extension):
-    """Ends each line of template text with a mark that `render` strips: the line map costs nothing in the text."""
-    the text."""
+    """Ends each line of template text with a mark that `render` strips: the line map leaves no trace."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
         return self._marked(stream)

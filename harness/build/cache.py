@@ -18,7 +18,14 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-SUFFIXES = {"cubin": ".cubin", "source": ".cu", "log": ".json", "inspection": ".json", "twin": ".bin"}
+SUFFIXES = {
+    "cubin": ".cubin",
+    "source": ".cu",
+    "log": ".json",
+    "inspection": ".json",
+    "twin": ".bin",
+    "check": ".json",
+}
 _CHECKSUM_DIGITS = 16
 _ENTRY = re.compile(r"^[0-9a-f]{8,}-[0-9a-f]{16}(\.[a-z]+)?$")
 _TEMPORARY = ".new-"

@@ -19,12 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from harness.check.twin_build import Store, compile_twin, find_compiler
+from harness.check.twin_build import Store, compile_twin, find_compiler, runtime_texts
 from harness.check.twin_places import Locator
 from harness.errors import LaunchError
+from harness.key import digest
 from harness.model import Array, Launch, OutputSpec, Scalar, Source
 
-__all__ = ["Fault", "TwinResult", "run_twin", "twin_available"]
+__all__ = ["Fault", "TwinResult", "run_twin", "twin_available", "twin_version"]
 
 SECONDS = 60.0  # a case of the suite takes well under one
 _GRACE_SECONDS = 10.0  # past the limit that the process watches itself
@@ -92,6 +93,11 @@ def twin_available() -> str | None:
     """None where kernels can be run on the CPU, else the reason why not."""
     compiler = find_compiler()
     return compiler if isinstance(compiler, str) else None
+
+
+def twin_version() -> str:
+    """Digest of everything but the kernel that decides what a run says: runtime, host header, compiler."""
+    return digest(str(find_compiler()), *runtime_texts())
 
 
 def run_twin(

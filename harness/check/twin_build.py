@@ -97,7 +97,7 @@ def compile_twin(source: Source, cache: Store | None) -> bytes:
         compiler.version,
         *compiler.kernel_flags,
         *compiler.link_flags,
-        *_runtime_texts(),
+        *runtime_texts(),
     )
     found = cache.get(KIND, key) if cache else None
     if found is not None:
@@ -110,7 +110,8 @@ def compile_twin(source: Source, cache: Store | None) -> bytes:
     return program
 
 
-def _runtime_texts() -> tuple[str, ...]:
+def runtime_texts() -> tuple[str, ...]:
+    """Names and texts of the runtime and of the host headers."""
     files = [*sorted(RUNTIME.iterdir()), *sorted(HOST_HEADERS.iterdir())]
     return tuple(
         text for file in files if file.is_file() for text in (file.name, file.read_text(encoding="utf-8"))
@@ -135,7 +136,7 @@ def _compile_kernel(compiler: Compiler, source: Source, runtime: bytes, folder: 
 
 def _runtime_object(compiler: Compiler, cache: Store | None) -> bytes:
     flags = ("-O2", *_COMMON)
-    key = digest("runtime", compiler.version, *flags, *_runtime_texts())
+    key = digest("runtime", compiler.version, *flags, *runtime_texts())
     found = cache.get(KIND, key) if cache else None
     if found is None:
         found = _compile_runtime(compiler, flags, key)
