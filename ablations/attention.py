@@ -167,7 +167,7 @@ def full_of(levels: Values) -> Values:
 
 
 def sets() -> Mapping[str, tuple[Values, ...]]:
-    """Full, one part removed, one part added to the floor, and the axes, at both head dimensions."""
+    """Full, one part removed, one part added to the floor, all sets of parts, the axes; at both head dims."""
     dims = [Values({s.name: s.baseline for s in SWITCHES}).replace(head_dim=d) for d in (64, 128)]
     no_copies: dict[str, str] = {"gmem_copy": "stripped", "barriers": "stripped"}
     floor: dict[str, str] = {**no_copies, "smem_copy": "stripped", "softmax": "none"}
@@ -194,6 +194,19 @@ def sets() -> Mapping[str, tuple[Values, ...]]:
                 {"softmax": "full"},
                 {"smem_copy": "kept"},
                 {"gmem_copy": "kept", "barriers": "kept"},
+            )
+        ),
+        # With strips and adds: every stripped set there can be, softmax down to pack_only. A kernel has to
+        # convert P in any case, and without that the compiler's code is often slower, not faster.
+        "lattice": tuple(
+            base.replace(softmax=softmax, **change)
+            for base in dims
+            for change, softmax in (
+                ({"gmem_copy": "stripped", "smem_copy": "stripped"}, "full"),
+                ({"gmem_copy": "stripped"}, "pack_only"),
+                (no_copies, "pack_only"),
+                ({"smem_copy": "stripped"}, "pack_only"),
+                ({"gmem_copy": "stripped", "smem_copy": "stripped"}, "pack_only"),
             )
         ),
         "axes": tuple(
