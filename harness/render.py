@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 DEVICE_HEADERS = TEMPLATES / "device"
 HOST_HEADERS = TEMPLATES / "host"
 
+_COMMENT_COLUMNS = 110
 _MARK = re.compile("\x02([^\x02\x03]*):([0-9]+)\x03")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # What C++ may hold but Jinja would take for itself: PTX operand lists, nested braces, brace + macro argument.
@@ -97,11 +99,12 @@ def _shared_environment() -> jinja2.Environment:
 def context(study: Study, case: Case, perturbation: int = 0) -> dict[str, object]:
     """What the template of `case` may use."""
     levels = ", ".join(f"{name}={level}" for name, level in {**case.levels, **case.configuration}.items())
+    provenance = textwrap.wrap(f"{study.name}: {levels}", _COMMENT_COLUMNS, subsequent_indent="    ")
     return {
         **case.levels,
         **case.configuration,
         "perturbation": perturbation,
-        "provenance": f"{study.name}: {levels}",
+        "provenance": "\n// ".join(provenance),
     }
 
 

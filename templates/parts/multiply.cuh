@@ -1,6 +1,6 @@
 
-// S = Q K^T for one tile: the head dimension's steps rotate over the accumulator sets. ROTATION moves the column the inner
-// loop starts with: the same work, other code.
+// S = Q K^T for one tile: the head dimension's steps rotate over the accumulator sets. ROTATION moves the column the
+// inner loop starts with: the same work, other code.
 template <int QK_STEPS, int ROTATION, class Fragments, int SETS, int M_TILES, int N_TILES>
 __device__ __forceinline__ void multiply_keys(Accumulator (&scores)[SETS][M_TILES][N_TILES], const Fragments& fragments)
 {
@@ -28,7 +28,8 @@ __device__ __forceinline__ void multiply_keys(Accumulator (&scores)[SETS][M_TILE
 // O += P V for 16 keys: column tiles take turns with the versions of P.
 template <int ROTATION, int OPERANDS, class Fragments, int M_TILES, int D_TILES>
 __device__ __forceinline__ void multiply_values(Accumulator (&output)[M_TILES][D_TILES],
-                                                const u32 (&p)[M_TILES][OPERANDS][4], const Fragments& fragments, int step)
+                                                const u32 (&p)[M_TILES][OPERANDS][4], const Fragments& fragments,
+                                                int step)
 {
 #pragma unroll
     for (int turn = 0; turn < D_TILES / 2; ++turn) {

@@ -1,6 +1,6 @@
 
-// Online softmax in base 2. Rows g and g + 8 of each 16-row tile belong to this thread and its three neighbours.
-// The kept maximum may lag behind the true one by RESCALE_LOG2 in log2 (0: never): P stays below 2^RESCALE_LOG2, and O is
+// Online softmax in base 2. Rows g and g + 8 of each 16-row tile belong to this thread and its three neighbours. The
+// kept maximum may lag behind the true one by RESCALE_LOG2 in log2 (0: never): P stays below 2^RESCALE_LOG2, and O is
 // rescaled only when a row of the warp outgrows it.
 template <int M_TILES, int N_TILES, int D_TILES, int RESCALE_LOG2>
 struct Softmax {
@@ -89,8 +89,8 @@ struct Softmax {
     }
 
     // O / row sum as 16-bit values, and the natural logarithm of the row's sum of exponentials.
-    __device__ __forceinline__ void store(const Accumulator (&output)[M_TILES][D_TILES], void* o, float* lse, u64 head_row,
-                                          int row, int rows_inside)
+    __device__ __forceinline__ void store(const Accumulator (&output)[M_TILES][D_TILES], void* o, float* lse,
+                                          u64 head_row, int row, int rows_inside)
     {
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {

@@ -1,6 +1,6 @@
 
-// Softmax in base 2 without a running maximum: weights are 2^(scale score) as they come, nothing is ever rescaled. Right
-// as long as no weight leaves the 16-bit range.
+// Softmax in base 2 without a running maximum: weights are 2^(scale score) as they come, nothing is ever rescaled.
+// Right as long as no weight leaves the 16-bit range.
 template <int M_TILES, int N_TILES, int D_TILES, int RESCALE_LOG2>
 struct Softmax {
     enum : int { OPERANDS = 1 };  // versions of P that the MMAs take turns with
@@ -28,7 +28,10 @@ struct Softmax {
         }
     }
 
-    __device__ __forceinline__ void update(const Accumulator (&)[M_TILES][N_TILES], Accumulator (&)[M_TILES][D_TILES]) {}
+    __device__ __forceinline__ void update(const Accumulator (&)[M_TILES][N_TILES],
+                                           Accumulator (&)[M_TILES][D_TILES])
+    {
+    }
 
     // The A operand of key tiles 2 step and 2 step + 1: the weights, rounded to 16 bits. Row sums take them unrounded.
     __device__ __forceinline__ void weights(u32 (&p)[OPERANDS][4], const Accumulator (&scores)[M_TILES][N_TILES], int m,
@@ -46,8 +49,8 @@ struct Softmax {
     }
 
     // O / row sum as 16-bit values, and the natural logarithm of the row's sum of exponentials.
-    __device__ __forceinline__ void store(const Accumulator (&output)[M_TILES][D_TILES], void* o, float* lse, u64 head_row,
-                                          int row, int rows_inside)
+    __device__ __forceinline__ void store(const Accumulator (&output)[M_TILES][D_TILES], void* o, float* lse,
+                                          u64 head_row, int row, int rows_inside)
     {
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {

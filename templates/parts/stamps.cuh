@@ -1,5 +1,5 @@
-// Five words a CTA: SM, clock at start and end (SM cycles), global timer at start and end (ns). Written at once, so that
-// nothing of it lives in registers across the main loop.
+// Five words a CTA: SM, clock at start and end (SM cycles), global timer at start and end (ns). Written at once, so
+// that nothing of it lives in registers across the main loop.
 __device__ __forceinline__ u64* stamps_of_this_cta(u64* stamps)
 {
     return stamps + 5 * (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));

@@ -1,8 +1,8 @@
 
 // Row `row` (half 0: g, half 1: g + 8 of a 16-row tile) times `factor` as 16-bit pairs.
 template <int D_TILES>
-__device__ __forceinline__ void store_row_normalised(const Accumulator (&tiles)[D_TILES], int half, float factor, u32* o,
-                                                     u64 row)
+__device__ __forceinline__ void store_row_normalised(const Accumulator (&tiles)[D_TILES], int half, float factor,
+                                                     u32* o, u64 row)
 {
     u32* to = o + row * (D_TILES * 4) + thread_idx() % 4;
 #pragma unroll
@@ -13,8 +13,8 @@ __device__ __forceinline__ void store_row_normalised(const Accumulator (&tiles)[
 
 // Every accumulator as fp32, rows of TILES * 8 columns.
 template <int M_TILES, int TILES>
-__device__ __forceinline__ void store_rows_raw(const Accumulator (&tiles)[M_TILES][TILES], float* to, u64 head_row, int row,
-                                               int rows_inside)
+__device__ __forceinline__ void store_rows_raw(const Accumulator (&tiles)[M_TILES][TILES], float* to, u64 head_row,
+                                               int row, int rows_inside)
 {
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {

@@ -1,6 +1,6 @@
 
-// A tile in shared memory: rows of COLUMNS 16-bit elements. The 16-byte chunks of a row are XORed with its number modulo
-// 8, so that the 8 rows one ldmatrix reads lie in 8 different groups of banks.
+// A tile in shared memory: rows of COLUMNS 16-bit elements. The 16-byte chunks of a row are XORed with its number
+// modulo 8, so that the 8 rows one ldmatrix reads lie in 8 different groups of banks.
 template <int COLUMNS>
 __device__ __forceinline__ u32 tile_offset(u32 row, u32 chunk)
 {
