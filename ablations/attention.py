@@ -495,4 +495,5 @@ STUDY = Study(
     work=work,
     contract=contract,
     legend=LEGEND,
+    parallel=("accumulators",),
 )

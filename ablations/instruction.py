@@ -267,4 +267,6 @@ STUDY = Study(
     launch=launch,
     work=work,
     contract=contract,
+    is_ceiling=True,
+    parallel=("chains", "warps"),
 )

@@ -258,7 +258,9 @@ class Study:
         16-bit floats as float16 or uint16 (bf16 bits). outputs: (case, sizes) -> {name: OutputSpec}.
         reference: (case, sizes, inputs, slices) -> {output: Expected}; slices index axis 0, None means all.
         launch: (case, sizes) -> Launch. work: (case, sizes) -> Work. contract: case -> Contract. legend:
-        level meanings beyond the switches' own lines, for the published page: what each strip computes."""
+        level meanings beyond the switches' own lines, for the published page: what each strip computes.
+        is_ceiling: whether its best case is the most that a path and its types give on a GPU. parallel:
+        axes whose levels add independent work to a warp or an SM."""
 
     name: str
     question: str
@@ -279,6 +281,8 @@ class Study:
     work: Callable[[Case, Values], Work]
     contract: Callable[[Case], Contract]
     legend: Mapping[str, str] = field(default_factory=dict)
+    is_ceiling: bool = False
+    parallel: tuple[str, ...] = ()
 
     def switch(self, name: str) -> Switch:
         """The switch called `name`; StudyError with the valid names."""
