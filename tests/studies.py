@@ -11,6 +11,7 @@ import ablations
 from harness.build.artifact import Request, save_source
 from harness.build.batch import make_all
 from harness.build.cache import Cache
+from harness.build.toolkit import nvrtc_module
 from harness.cases import CEILING, default_cases, make_case
 from harness.chips import DEFAULT_ARCHS
 from harness.errors import AblationError
@@ -65,13 +66,15 @@ def changed(source: Source, *changes: tuple[str, str]) -> Source:
 
 
 def inspections(
-    sources: Sequence[Source], *, arch: str = ARCH, options: tuple[str, ...] = ()
+    sources: Sequence[Source], *, arch: str = ARCH, options: Sequence[tuple[str, ...]] = ()
 ) -> list[Inspection]:
-    """What the compiler makes of each text; raises the error of the first that it refuses."""
+    """What the compiler makes of each text, with its own options if given; raises the first refusal."""
     cache = user_cache()
     requests = [
-        Request(source=s, source_path=save_source(s, cache), arch=arch, options=options) for s in sources
+        Request(source=source, source_path=save_source(source, cache), arch=arch, options=chosen)
+        for source, chosen in zip(sources, options or [()] * len(sources), strict=True)
     ]
+    nvrtc_module()  # not by several threads at once
     made = make_all(requests, cache)
     found = []
     for request in requests:
