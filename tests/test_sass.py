@@ -250,3 +250,18 @@ def test_an_instruction_that_is_never_executed_is_not_counted() -> None:
     dead = Instruction(0, "@!PT", "LDS", "RZ, [RZ]")
     assert dead.does_nothing
     assert not Instruction(0, "@!P0", "LDS", "R0, [R1]").does_nothing
+
+
+def test_a_helper_function_of_the_compiler_is_no_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [{"opcode": "EXIT", "operands": ""}]
+    found = [
+        {"function-name": "full", "sass-instructions": rows},
+        {"function-name": "$__internal_0_$__cuda_sm20_rcp_rn_f32_slowpath", "sass-instructions": rows * 2},
+    ]
+    monkeypatch.setattr("harness.build.disassembler._run", lambda *_: found)
+    assert len(disassemble(tmp_path / "x.cubin", Path("nvdisasm")).instructions) == 1
+    monkeypatch.setattr("harness.build.disassembler._run", lambda *_: [found[0], found[0]])
+    with pytest.raises(ToolError, match="one kernel is expected"):
+        disassemble(tmp_path / "x.cubin", Path("nvdisasm"))

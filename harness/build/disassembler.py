@@ -25,6 +25,7 @@ _TENSOR = re.compile(r"^(?:UTC)?[A-Z]*MMA$")
 _TARGET = re.compile(r"(?:^|,)0x([0-9a-f]+)$")
 # What may name an instruction's address. A bare WARPSYNC names a mask of lanes.
 _HOLDS_ADDRESS = re.compile(r"^(?:BRA|BRX|BSSY|CALL|JMP|JMX|RET|WARPSYNC\.COLLECTIVE)(?:\.|$)")
+_INTERNAL = "$__internal_"
 _TIMEOUT_SECONDS = 120
 
 
@@ -71,6 +72,8 @@ class Listing:
 def disassemble(path: Path, nvdisasm: Path | None = None) -> Listing:
     """The instructions of the only kernel in a cubin. ToolError when the file or the tool is at fault."""
     functions = _run(nvdisasm or require_nvdisasm(), ["-json", str(path)], str(path))
+    # Some compilers put a slow path (a division's, say) into a function of its own: it is no kernel.
+    functions = [f for f in functions if not str(f.get("function-name")).startswith(_INTERNAL)] or functions
     if len(functions) != 1:
         names = ", ".join(str(f.get("function-name")) for f in functions) or "none"
         raise ToolError(f"{path}: one kernel is expected, the disassembler found {len(functions)} ({names})")

@@ -22,7 +22,7 @@ _TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 DEVICE_HEADERS = _TEMPLATES / "device"
 
 # Part of every cache key: what is passed to NVRTC besides the architecture and a caller's own options.
-BASE_OPTIONS = ("-std=c++17", "--no-source-include", "-Xptxas=-v")
+BASE_OPTIONS = ("-std=c++17", "--no-source-include", "--no-cache", "-Xptxas=-v")
 OPTION_FORMS = (
     "-DNAME",
     "-DNAME=VALUE",
@@ -112,6 +112,8 @@ def _arguments(
         "arch": arch,
         "std": "c++17",
         "no_source_include": True,
+        # NVRTC's own cache answers without a log, and the log is what tells the registers.
+        "no_cache": True,
     }
     folders = [str(folder) for folder in ((include_dir,) if include_dir else ()) + tools.include_dirs]
     if folders:

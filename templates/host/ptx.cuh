@@ -163,6 +163,7 @@ __device__ __forceinline__ u32 bits_of(u32 pair) { return pair; }
 __device__ __forceinline__ float minus_infinity() { return -__builtin_inff(); }
 __device__ __forceinline__ float exp2_fast(float x) { return twin::exp2_fast(x); }
 __device__ __forceinline__ float log2_fast(float x) { return twin::log2_fast(x); }
+__device__ __forceinline__ float reciprocal_fast(float x) { return 1.0f / x; }
 __device__ __forceinline__ float max_of(float a, float b) { return __builtin_fmaxf(a, b); }
 __device__ __forceinline__ float fused_multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
