@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from ablations import _attention_reference as attention_reference
+from ablations._attention_peers import peers
 from harness.model import (
     Array,
     Case,
@@ -495,5 +496,6 @@ STUDY = Study(
     work=work,
     contract=contract,
     legend=LEGEND,
+    peers=peers,
     parallel=("accumulators",),
 )

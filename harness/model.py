@@ -198,12 +198,15 @@ class Contract:
     """What the SASS of the main loop must show, per iteration.
 
     Args:
-        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32". mma_count: how many of them
-        one iteration holds. counts: opcode prefix (dot-separated components) -> exact number, for parts
-        that are kept. present: opcode prefixes of kept parts whose number the compiler may choose. absent:
-        opcode prefixes of what was stripped. spill_free: whether a register spill breaks the contract
-        (full's default configuration). path: mma.sync, wgmma or tcgen05; `input` and `acc` the types that
-        choose the peak (fp16 bf16; f32 f16)."""
+        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32".
+        mma_count: how many of them one iteration holds.
+        counts: opcode prefix (dot-separated components) -> exact number, for parts that are kept.
+        present: opcode prefixes of kept parts whose number the compiler may choose.
+        absent: opcode prefixes of what was stripped.
+        spill_free: whether a register spill breaks the contract (full's default configuration).
+        path: mma.sync, wgmma or tcgen05.
+        input, acc: the types that choose the peak (fp16, bf16; f32, f16).
+    """
 
     mma: str
     mma_count: int
@@ -238,6 +241,10 @@ class OutputSpec:
 Inputs = Mapping[str, Array]
 
 
+def _no_peers(case: Case) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """One question, and everything the harness must be told to answer it.
@@ -246,21 +253,31 @@ class Study:
     the slice axis (batch x head, or CTA) first, so that a few slices can be checked at the timed size.
 
     Args:
-        name: also the kernel's extern "C" name and the template's stem. question: the study module's
-        docstring: question and expectation. template: file name under templates/. switches: in the order of
-        the tables' columns. problems: names, the default first. configurations: levels -> declared
-        configurations, the configuration of full first, at most four. sets: set name -> levels of its
-        cases, in the order of the tables; "full" comes first. constraint: (levels, configuration) -> why it
-        cannot exist, or None. full_of: levels -> levels of the full case it is compared with (same axes,
-        nothing stripped). sizes: (case, where) -> the sizes of case.problem on that target. check_sizes:
-        case -> {"small": sizes, "awkward": sizes}. fill: (case, wanted fill) -> the fill the case is timed
-        with (some strips are exact on integers only). inputs: (case, sizes, fill, seed) -> {name: array};
-        16-bit floats as float16 or uint16 (bf16 bits). outputs: (case, sizes) -> {name: OutputSpec}.
+        name: also the kernel's extern "C" name.
+        question: the study module's docstring: question and expectation.
+        template: file name under templates/.
+        switches: in the order of the tables' columns.
+        problems: names, the default first.
+        configurations: levels -> declared configurations, the configuration of full first, at most four.
+        sets: set name -> levels of its cases, in the order of the tables; "full" comes first.
+        constraint: (levels, configuration) -> why it cannot exist, or None.
+        full_of: levels -> levels of the full case it is compared with (same axes, nothing stripped).
+        sizes: (case, where) -> the sizes of case.problem on that target.
+        check_sizes: case -> {"small": sizes, "awkward": sizes}.
+        fill: (case, wanted fill) -> the fill the case is timed with (some strips are exact on integers only).
+        inputs: (case, sizes, fill, seed) -> {name: array}; 16-bit floats as float16 or uint16 (bf16 bits).
+        outputs: (case, sizes) -> {name: OutputSpec}.
         reference: (case, sizes, inputs, slices) -> {output: Expected}; slices index axis 0, None means all.
-        launch: (case, sizes) -> Launch. work: (case, sizes) -> Work. contract: case -> Contract. legend:
-        level meanings beyond the switches' own lines, for the published page: what each strip computes.
-        is_ceiling: whether its best case is the most that a path and its types give on a GPU. parallel:
-        axes whose levels add independent work to a warp or an SM."""
+        launch: (case, sizes) -> Launch.
+        work: (case, sizes) -> Work.
+        contract: case -> Contract.
+        legend: level meanings beyond the switches' own lines: what each strip computes.
+        is_ceiling: whether its best case is the most that a path and its types give on a GPU.
+        parallel: axes whose levels add independent work to a warp or an SM.
+        peers: full case -> {name: "module:function"}, what a user would run instead, timed in the same
+            rounds where its package is installed; the function takes (case, sizes, inputs, stream) with the
+            inputs as device buffers of bytes, and returns what enqueues one launch on that CUDA stream.
+    """
 
     name: str
     question: str
@@ -283,6 +300,7 @@ class Study:
     legend: Mapping[str, str] = field(default_factory=dict)
     is_ceiling: bool = False
     parallel: tuple[str, ...] = ()
+    peers: Callable[[Case], Mapping[str, str]] = field(default=_no_peers)
 
     def switch(self, name: str) -> Switch:
         """The switch called `name`; StudyError with the valid names."""

@@ -84,6 +84,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Somebody else's implementation: `function` ("module:name") is called as Study.peers says."""
+
+    function: str
+    case: Case
+    sizes: Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A kernel to load and the run it is timed with.
 
@@ -94,6 +103,7 @@ class Entry:
             more.
         flops: useful FLOPs of the timed launch; 0 when nobody asks for rates.
         cta_flops: FLOPs of each CTA where they differ (a causal mask); else the launch's are shared equally.
+        peer: what to time in place of the kernel, on the run's inputs; then the cubin's fields are empty.
     """
 
     id: str
@@ -105,6 +115,7 @@ class Entry:
     run: Run
     flops: int = 0
     cta_flops: tuple[float, ...] | None = None
+    peer: Peer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

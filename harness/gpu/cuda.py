@@ -70,6 +70,10 @@ class Cuda:
         """Enqueue one launch: a buffer is passed as its pointer, a NumPy scalar by value."""
         kernel(grid, (block, 1, 1), tuple(arguments), shared_mem=shared, stream=self._stream)
 
+    def stream_pointer(self) -> int:
+        """The CUDA stream that everything runs on, for a library that shares it."""
+        return int(self._stream.ptr)
+
     def record(self) -> Any:
         """An event at this point of the stream."""
         event = self._cupy.cuda.Event()

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.errors import AblationError, LaunchError
 from harness.gpu import stamps
-from harness.gpu.commands import Entry, Loaded, RawSample, Run, Verified, WarmUp
+from harness.gpu.commands import Entry, Loaded, RawSample, Run, Verified, WarmUp, resolve
 from harness.gpu.facts import GpuFacts
 from harness.gpu.faults import as_fault
 from harness.gpu.launch import STAMPS, Buffers, arguments, flush_bytes, output_bytes, stamps_bytes, timed
@@ -19,6 +19,15 @@ from harness.gpu.scan import NUMPY_TYPE, POISON_BYTE, WORD_BYTES
 from harness.model import Array, OutputSpec
 
 DEVICE_SHARE = 0.5
+NO_RESOURCES = Loaded(
+    registers=0,
+    local_bytes=0,
+    shared_bytes=0,
+    dynamic_bytes=0,
+    max_threads=0,
+    binary_version=0,
+    ctas_per_sm=1,
+)
 T = TypeVar("T")
 
 PREPARE_SECONDS = 300.0
@@ -60,9 +69,22 @@ class DeviceServer:
         """Load an entry's kernel. Its inputs are made when it first runs."""
         self._limit(PREPARE_SECONDS)
         loaded: Loaded
-        kernel, loaded = self._cuda.load(entry)
+        kernel, loaded = self._peer(entry) if entry.peer else self._cuda.load(entry)
         self._held[entry.id] = Held(entry, kernel, loaded)
         return loaded
+
+    def _peer(self, entry: Entry) -> tuple[Any, Loaded]:
+        """What enqueues one launch of a peer. It has no stamps, and its resources are its own business."""
+
+        def make() -> Any:
+            assert entry.peer is not None
+            inputs = self._buffers.inputs(entry.run)
+            function = resolve(entry.peer.function)
+            return function(entry.peer.case, entry.peer.sizes, inputs, self._cuda.stream_pointer())
+
+        enqueue = self._guarded(f"{entry.id}: preparing", make)
+        self._guarded(f"{entry.id}: first launch", enqueue)
+        return enqueue, NO_RESOURCES
 
     def verify(self, entry_id: str, run: Run, slices: Sequence[int] | None) -> Verified:
         """Run once on poisoned outputs; slices along axis 0 (None: all) and a scan of each whole output."""
@@ -109,6 +131,10 @@ class DeviceServer:
 
     def _bound(self, held: Held, run: Run) -> Callable[[], None]:
         """What enqueues one launch of `run`, its buffers ready; the launch's own watchdog begins here."""
+        if held.entry.peer:
+            self._limit(self._watchdog)
+            enqueue: Callable[[], None] = held.kernel
+            return enqueue
         self._limit(INPUT_SECONDS)
         values = self._guarded(f"{held.entry.id}: making the inputs", lambda: arguments(run, self._buffers))
         shared = max(held.loaded.dynamic_bytes, run.launch.shared_bytes)
@@ -140,7 +166,7 @@ class DeviceServer:
         return Verified(outputs=outputs, scans=scans)
 
     def _sampled(self, held: Held, launch: Callable[[], None], repeats: int, cold: bool) -> RawSample:
-        stamped = STAMPS in held.entry.run.launch.arguments
+        stamped = STAMPS in held.entry.run.launch.arguments and not held.entry.peer
         size = stamps_bytes(held.entry.run.launch)
         marks = self._buffers.scratch(STAMPS, size) if stamped else None
 

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.gpu.device import GpuDevice
 from harness.gpu.facts import GpuFacts, find_gpu
 from harness.model import Case, Study
-from harness.pipeline import timed
+from harness.pipeline import peers, timed
 from harness.pipeline.offline import build_cases, built_records
 from harness.pipeline.rows import Record, failed, record_of
 from harness.pipeline.setting import header
@@ -212,7 +212,15 @@ def _run_timed(
                     verified.append(candidate)
                 else:
                     keep(failed(candidate.record, error))
-            session = timed.measure(bench, verified, device, ui)
+            others: list[peers.Beside] = []
+            for row, error in peers.prepared(bench, peers.beside(bench, verified), device):
+                if error is None:
+                    others.append(row)
+                else:
+                    keep(failed(row.record(), error))
+            outcome.planned += len(others)
+            entries = [*timed.entries_of(bench, verified), *peers.entries(others, cold=plan.l2 == "cold")]
+            session = timed.measure(bench, entries, device, ui)
         except KeyboardInterrupt:
             writer.finish(missing=[c.id for c in waiting])
             ui.note(f"interrupted: {path} is partial; --resume {path} goes on from it")
@@ -222,6 +230,9 @@ def _run_timed(
                 missing.append(candidate.id)
             else:
                 keep(timed.measured_record(candidate, session))
+        for row in others:
+            if row.id not in session.missing:
+                keep(peers.measured_record(row, session))
         writer.finish(missing=missing)
         if session.partial:
             ui.note(f"interrupted: {path} is partial; --resume {path} goes on from it")

@@ -195,11 +195,15 @@ def _check(
     return check
 
 
-def measure(bench: Bench, chosen: Sequence[Candidate], device: GpuDevice, ui: Ui) -> engine.Session:
-    """Interleaved rounds over every verified candidate."""
-    plan = bench.plan
+def entries_of(bench: Bench, chosen: Sequence[Candidate]) -> list[engine.Entry]:
+    """The engine's entries of the verified candidates."""
     names = {c.id for c in chosen}
-    entries = [_entry(bench, candidate, names) for candidate in chosen]
+    return [_entry(bench, candidate, names) for candidate in chosen]
+
+
+def measure(bench: Bench, entries: Sequence[engine.Entry], device: GpuDevice, ui: Ui) -> engine.Session:
+    """Interleaved rounds over all entries."""
+    plan = bench.plan
     settings: dict[str, Any] = {"seed": plan.seed, "rounds": plan.rounds}
     if plan.width_percent is not None:
         settings["width"] = plan.width_percent / 100
