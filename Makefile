@@ -22,10 +22,10 @@ OLD_ENOUGH := -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup ablate test test-gpu lint format bench publish check doctor clean
+.PHONY: help setup ablate test test-gpu lint format bench publish check release-check doctor clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(DEV_READY) ## install what runs, tests and lint need
 
@@ -52,6 +52,9 @@ publish: $(RUN_READY) ## write results/tables and the tables in README.md from t
 
 check: $(RUN_READY) ## fail when a record is invalid or a committed table is out of date
 	$(PY) -m harness check $(ARGS)
+
+release-check: $(RUN_READY) ## what check checks, and that no published row is of another text than its template
+	$(PY) -m harness check --release $(ARGS)
 
 doctor: $(RUN_READY) ## what is installed here, what is missing, what to do
 	$(PY) -m harness doctor $(ARGS)

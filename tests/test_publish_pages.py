@@ -63,7 +63,7 @@ def test_text_from_a_record_is_text_on_the_page(tmp_path: Path) -> None:
     bad = [made.failed(f"{name}@m128", "wrong", name, gpu=card["name"]) for name in NASTY]
     made.results(tmp_path, made.record(gpu=card["name"]), *bad, gpu=card)
     publish.publish(tmp_path)
-    (page,) = (tmp_path / "tables").glob("*.md")
+    (page,) = (tmp_path / "tables").glob("demo*.md")
     lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
     assert len(lines) == len(NASTY) + 1 + 2
     assert len({pipes(line) for line in lines}) == 1
@@ -79,7 +79,7 @@ def test_a_markdown_table_holds_failed_and_skipped_rows_with_their_reason(tmp_pa
         made.failed("b=1@m128", "hung", "no answer in 10 s"),
     )
     publish.publish(tmp_path)
-    (page,) = (tmp_path / "tables").glob("*.md")
+    (page,) = (tmp_path / "tables").glob("demo*.md")
     text = page.read_text()
     assert "skipped: cannot exist" in text
     assert "hung: no answer in 10 s" in text
@@ -103,7 +103,7 @@ def test_check_passes_on_fresh_tables_and_names_every_change(tmp_path: Path) -> 
     assert any("is missing" in line for line in publish.check(tmp_path))
     publish.publish(tmp_path)
     assert publish.check(tmp_path) == ()
-    (page,) = (tmp_path / "tables").glob("*.md")
+    (page,) = (tmp_path / "tables").glob("demo*.md")
     page.write_text(page.read_text().replace("2000", "2001"))
     (problem,) = publish.check(tmp_path)
     assert problem == f"{page} is out of date: run `ablate publish`"
@@ -115,7 +115,7 @@ def test_a_table_without_records_goes_and_hand_written_files_stay(tmp_path: Path
     own = tmp_path / "tables" / "mine.md"
     own.write_text("# by hand\n")
     next((tmp_path / "records").rglob("*.jsonl")).unlink()
-    assert sum("belongs to no record" in line for line in publish.check(tmp_path)) == 2
+    assert sum("belongs to no record" in line for line in publish.check(tmp_path)) == 6
     publish.publish(tmp_path)
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["mine.md"]
     assert publish.check(tmp_path) == ()
@@ -126,7 +126,7 @@ def test_a_foreign_file_is_named_and_the_others_are_published(tmp_path: Path) ->
     bad = tmp_path / "records" / "demo" / "bad.jsonl"
     bad.write_text('{"what": 1}\n')
     published = publish.publish(tmp_path)
-    assert len(published.written) == 3
+    assert len(published.written) == 7
     assert len(published.problems) == 1
     assert str(bad) in published.problems[0]
     assert str(bad) in publish.check(tmp_path)[0]
@@ -149,7 +149,7 @@ def test_any_gpu_name_makes_a_file_in_the_folder(tmp_path: Path, name: str) -> N
     path.write_text(text)
     publish.publish(tmp_path)
     names = sorted(p.name for p in (tmp_path / "tables").iterdir())
-    assert len(names) == 2
+    assert len(names) == 6
     assert all(len(n.encode()) < 200 for n in names)
 
 
@@ -165,13 +165,13 @@ def test_gpu_names_that_look_alike_get_different_files(tmp_path: Path) -> None:
         head = made.header(card, run=str(i) * 32)
         made.write(tmp_path / f"records/demo/{i}/x.jsonl", head, [made.record(gpu=name)])
     publish.publish(tmp_path)
-    assert len(list((tmp_path / "tables").glob("*.md"))) == 3
+    assert len(list((tmp_path / "tables").glob("demo*.md"))) == 3
 
 
 def test_a_marked_table_is_written_and_the_rest_is_untouched(tmp_path: Path) -> None:
     made.results(tmp_path / "results", made.record(), made.record("c=1@m128", [9.0], set="ceiling"))
     publish.publish(tmp_path / "results")
-    (page,) = (tmp_path / "results/tables").glob("*.md")
+    (page,) = (tmp_path / "results/tables").glob("demo*.md")
     readme = tmp_path / "README.md"
     readme.write_text(f"# before\n\n<!-- table:{page.stem} brief -->\nold\n<!-- /table -->\n\nafter\n")
     assert any("out of date" in line for line in publish.check(tmp_path / "results", readmes=[readme]))
@@ -179,7 +179,8 @@ def test_a_marked_table_is_written_and_the_rest_is_untouched(tmp_path: Path) -> 
     text = readme.read_text()
     assert text.startswith("# before\n\n")
     assert text.endswith("<!-- /table -->\n\nafter\n")
-    assert "full@m128" in text
+    assert "| full |" in text
+    assert "configuration m128" in text
     assert "c=1@m128" not in text
     assert "old" not in text
     assert publish.check(tmp_path / "results", readmes=[readme]) == ()
@@ -207,5 +208,5 @@ def test_ten_thousand_records_of_twenty_gpus_are_published_in_ten_seconds(tmp_pa
         made.write(tmp_path / f"records/demo/{g}/x.jsonl", made.header(card, run=f"{g:032d}"), body)
     start = time.process_time()
     published = publish.publish(tmp_path)
-    assert len(published.written) == 41
+    assert len(published.written) == 64
     assert time.process_time() - start < 10

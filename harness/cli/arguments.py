@@ -32,7 +32,7 @@ _EXAMPLES = {
         "ablate show CASE --sass --target sm_90a",
     ),
     "publish": ("ablate publish", "ablate publish --results elsewhere"),
-    "check": ("ablate check",),
+    "check": ("ablate check", "ablate check --release"),
     "cache": ("ablate cache", "ablate cache --clear"),
     "doctor": ("ablate doctor", "ablate doctor --json"),
     "compare": (
@@ -83,7 +83,11 @@ def build_parser() -> argparse.ArgumentParser:
         add("show", "show one case: what it is, its source, its machine code, its difference from full")
     )
     _add_tables(add("publish", "write the tables of all records, and those between markers in README files"))
-    _add_tables(add("check", "validate the records and compare the written tables with fresh ones"))
+    check = add("check", "validate the records and compare the written tables with fresh ones")
+    check.add_argument(
+        "--release", action="store_true", help="fail on records of another text than templates render today"
+    )
+    _add_tables(check)
     _add_cache(add("cache", "say where the build cache is and how large, or clear it"))
     _json(add("doctor", "say which tools are here, in which version, and what to do about the others"))
     _add_compare(add("compare", "compare two record files, case by case"))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import progress
-from harness.cases import default_cases
 from harness.cli.choose import check_folder, check_results, load_studies, make_plan
+from harness.cli.facts import digest_today, study_facts
 from harness.cli.listing import list_studies
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
@@ -83,23 +83,11 @@ def _say_steps(result: RunResult) -> None:
 def _say_tables(plan: Plan, result: RunResult) -> None:
     from harness import publish
 
-    say(publish.terminal(result.files, plan.results, columns=width(), order=case_order(plan.studies)))
+    say(publish.terminal(result.files, plan.results, columns=width(), known=study_facts(plan.studies)))
     if result.reason_not_timed:
         say(f"Nothing was timed here: {result.reason_not_timed}")
     for path in result.files:
         say(f"recorded in {path}")
-
-
-def case_order(names: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Study name -> case names in the study's order, over all its problems: the order of a table's rows."""
-    studies = load_studies()
-    return {
-        name: tuple(
-            dict.fromkeys(c.name for problem in study.problems for c in default_cases(study, problem))
-        )
-        for name, study in studies.items()
-        if not names or name in names
-    }
 
 
 def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -107,7 +95,7 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
-    published = tables.publish(results, readmes=readmes, order=case_order())
+    published = tables.publish(results, readmes=readmes, known=study_facts(), current=digest_today())
     if arguments.json:
         say_json({"written": [str(path) for path in published.written], "problems": list(published.problems)})
     else:
@@ -121,15 +109,20 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 
 def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    """Validate records and tables; 1 when something is wrong."""
+    """Validate records and tables; 1 when something is wrong. Stale records fail a release only."""
     from harness import publish as tables
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
-    problems = tables.check(results, readmes=readmes, order=case_order())
+    problems = tables.check(results, readmes=readmes, known=study_facts())
+    stale = tables.stale(results, digest_today())
+    if arguments.release:
+        problems, stale = (*problems, *stale), ()
     if arguments.json:
-        say_json({"problems": list(problems)})
-    for problem in problems:
-        sys.stderr.write(f"ablate: {problem}\n")
+        say_json({"problems": list(problems), "stale": list(stale)})
+    for line in problems:
+        sys.stderr.write(f"ablate: {line}\n")
+    if stale:
+        sys.stderr.write(f"ablate: warning: stale rows in {len(stale)} places; --release lists them\n")
     if not problems and not arguments.json:
         say("records are valid, tables are up to date")
     return _FAILURE if problems else 0
@@ -172,7 +165,8 @@ def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 
 def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    """Compare two record files; 1 when something got slower than the threshold allows, or nothing matched."""
+    """Compare two record files; 1 when something got slower than the threshold allows, 3 when nothing
+    matched."""
     from harness.store import read
 
     before, after = read(arguments.before), read(arguments.after)
@@ -187,7 +181,8 @@ def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         say_json(found.as_json())
     else:
         say("\n".join(found.lines(width())))
-    return _FAILURE if found.failed else 0
+    status: int = found.exit_status
+    return status
 
 
 Command = Callable[[argparse.Namespace, Sequence[str]], int]

@@ -1,19 +1,24 @@
 """Records -> tables: for a terminal, as Markdown, as CSV. Pure functions of the records; no GPU is asked."""
 
 from harness.publish.frame import COLUMNS, frame
+from harness.publish.known import Current, Known, StudyFacts
 from harness.publish.section import Section, caption, sections
-from harness.publish.site import Published, check, publish, terminal
+from harness.publish.site import Published, check, publish, stale, terminal
 from harness.publish.text import text_table
 
 __all__ = [
     "COLUMNS",
+    "Current",
+    "Known",
     "Published",
     "Section",
+    "StudyFacts",
     "caption",
     "check",
     "frame",
     "publish",
     "sections",
+    "stale",
     "terminal",
     "text_table",
 ]

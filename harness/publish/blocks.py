@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.publish.columns import BUILT, Row, foreign, outcome
-from harness.publish.section import Section
+from harness.publish.columns import BUILT, Row, foreign, name_of, outcome
+from harness.publish.section import Section, blocks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Cases down, blocks across. `footnotes` explains the words that stand in for cells."""
+    """Cases down, blocks across. `footnotes` explains the words that stand in for cells.
+
+    `names` are what the cases are called; `subtitles` stand before the case of that number.
+    """
 
     cases: tuple[str, ...]
+    names: tuple[str, ...]
+    subtitles: Mapping[int, str]
     blocks: tuple[Block, ...]
     measured: Mapping[str, tuple[str, ...]]
     footnotes: tuple[str, ...]
@@ -29,7 +34,13 @@ class Grid:
 
 def grid(section: Section, others: Sequence[Row] = ()) -> Grid:
     """The built table of a section, with what `others` (rows of any run) measured of the same study."""
-    cases = tuple(dict.fromkeys(str(row["case"]) for row in section.rows))
+    subtitles: dict[int, str] = {}
+    named: dict[str, str] = {}
+    for subtitle, members in blocks_of(section.rows):
+        if subtitle:
+            subtitles[len(named)] = subtitle
+        named |= {str(row["case"]): name_of(row) for row in members}
+    cases = tuple(named)
     footnotes: list[str] = []
     by_arch: dict[str, dict[str, tuple[str, ...] | str]] = {}
     for row in section.rows:
@@ -44,7 +55,14 @@ def grid(section: Section, others: Sequence[Row] = ()) -> Grid:
         if set(found) & set(cases)
     }
     blocks = tuple(Block(title=", ".join(archs), cells=cells) for cells, archs in alike.items())
-    return Grid(cases=cases, blocks=blocks, measured=measured, footnotes=tuple(footnotes))
+    return Grid(
+        cases=cases,
+        names=tuple(named.values()),
+        subtitles=subtitles,
+        blocks=blocks,
+        measured=measured,
+        footnotes=tuple(footnotes),
+    )
 
 
 def _arch_order(arch: str) -> tuple[int, str]:

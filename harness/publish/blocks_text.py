@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Sequence
 
 from harness.publish.blocks import Block, Grid
-from harness.publish.columns import BUILT
+from harness.publish.columns import BUILT, Column
 from harness.publish.wrap import clean, name_lines, wrap
 
 _GAP = "  "
+_INDENT = "  "
 _LEAST_CASE = 24
 _MOST_GPUS = 26  # one letter each
 
@@ -26,13 +27,13 @@ def grid_lines(table: Grid, columns: int) -> list[str]:
     room = _LEAST_CASE
     strips = _packed(table.blocks, beside, columns - room)
     pieces = [*map(_block_size, table.blocks), *map(_beside_size, beside)]
-    most = min(max(map(len, table.cases)), columns - len(_GAP) - max(pieces))
+    most = min(max(map(len, table.names)) + len(_INDENT), columns - len(_GAP) - max(pieces))
     for wider in range(most, room, -1):
         # The longest names that cost no further strip.
         if len(_packed(table.blocks, beside, columns - wider)) == len(strips):
             room, strips = wider, _packed(table.blocks, beside, columns - wider)
             break
-    lines = [line for strip in strips for line in (*_strip_lines(table.cases, *strip, room), "")]
+    lines = [line for strip in strips for line in (*_strip_lines(table, *strip, room, columns), "")]
     legend = [f"{letter} FLOP/clk/SM recorded on {gpu}" for letter, gpu in zip(letters, gpus, strict=True)]
     notes = [f"[{i}] {note}" for i, note in enumerate(table.footnotes, 1)]
     return lines + [line for text in (*legend, *notes) for line in wrap(text, columns, indent="    ")]
@@ -56,13 +57,18 @@ def _packed(blocks: Sequence[Block], beside: Sequence[Beside], columns: int) -> 
     return strips
 
 
+def _head(column: Column) -> str:
+    """On one line here."""
+    return column.short.replace("|", "")
+
+
 def _beside_size(column: Beside) -> int:
     return max(map(len, (column[0], *column[1])))
 
 
 def _sizes(block: Block) -> list[int]:
     whole = [cells for cells in block.cells if not isinstance(cells, str)]
-    return [max(len(c.short), *(len(cells[i]) for cells in whole), 1) for i, c in enumerate(BUILT)]
+    return [max(len(_head(c)), *(len(cells[i]) for cells in whole), 1) for i, c in enumerate(BUILT)]
 
 
 def _block_size(block: Block) -> int:
@@ -75,7 +81,7 @@ def _title_lines(block: Block) -> list[str]:
 
 
 def _strip_lines(
-    cases: Sequence[str], blocks: Sequence[Block], beside: Sequence[Beside], room: int
+    table: Grid, blocks: Sequence[Block], beside: Sequence[Beside], room: int, columns: int
 ) -> list[str]:
     titles = [_title_lines(block) for block in blocks]
     wide = [_block_size(block) for block in blocks]
@@ -84,10 +90,12 @@ def _strip_lines(
     for i in range(max(map(len, titles), default=0)):
         cells = [lines_of[i] if i < len(lines_of) else "" for lines_of in titles]
         lines.append(" " * room + "".join(_GAP + c.ljust(w) for c, w in zip(cells, wide, strict=True)))
-    heads = [" ".join(c.short.rjust(s) for c, s in zip(BUILT, _sizes(b), strict=True)) for b in blocks]
+    heads = [" ".join(_head(c).rjust(s) for c, s in zip(BUILT, _sizes(b), strict=True)) for b in blocks]
     lines.append(_row_of_blocks("case", room, heads, wide, [name for name, _ in beside], extra))
-    for number, case in enumerate(cases):
-        first, *rest = name_lines(clean(case), room)
+    for number, name in enumerate(table.names):
+        if number in table.subtitles:
+            lines += wrap(table.subtitles[number], columns)
+        first, *rest = [_INDENT + line for line in name_lines(clean(name), room - len(_INDENT))]
         cells = [_block_cell(block, number) for block in blocks]
         lines.append(_row_of_blocks(first, room, cells, wide, [c[number] for _, c in beside], extra))
         lines += rest

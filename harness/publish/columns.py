@@ -11,7 +11,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: `short` heads it at a terminal, `label` on a page; both name the unit."""
+    """A column: `short` heads it at a terminal (a bar breaks its line), `label` on a page; both name
+    the unit."""
 
     key: str
     short: str
@@ -26,39 +27,85 @@ class Column:
         return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
 
 
-FLOP_CLK = Column(key="flop_clk_sm", short="FLOP/clk/SM", label="FLOP/clk/SM", digits=1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectColumn(Column):
+    """The word against full, with the change that it names."""
+
+    def cell(self, row: Row) -> str:
+        """`+4.3 % faster`, `same`, `unclear`; empty for full itself."""
+        word, percent = row.get("effect"), row.get("effect_percent")
+        if word in ("faster", "slower") and percent is not None:
+            return f"{percent:+.1f} % {word}"
+        return str(word or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalColumn(Column):
+    """The interval of the effect."""
+
+    def cell(self, row: Row) -> str:
+        """`+3.4 to +7.5`; empty where there is none."""
+        low, high = row.get("effect_low"), row.get("effect_high")
+        return "" if low is None or high is None else f"{low:+.1f} to {high:+.1f}"
+
+
+FLOP_CLK = Column(key="flop_clk_sm", short="FLOP/|clk/SM", label="FLOP/clk/SM", digits=1)
 TFLOPS = Column(key="tflop_s", short="TFLOP/s", label="TFLOP/s", digits=1)
-OWN = Column(key="own_percent", short="% path", label="% of path peak", digits=1)
-RATIO = Column(key="ratio", short="/ full", label="ratio to full (FLOP/clk/SM)", digits=3)
-CHIP = Column(key="chip_percent", short="% chip", label="% of chip peak", digits=1)
-MHZ = Column(key="sm_mhz", short="SM MHz", label="SM clock run (MHz)")
-CEILING = Column(key="ceiling", short="ceiling", label="ceiling over configurations (FLOP/clk/SM)", digits=1)
+OWN = Column(key="own_percent", short="% of|path", label="% of path peak", digits=1)
+CHIP = Column(key="chip_percent", short="% of|chip", label="% of chip peak", digits=1)
+MHZ = Column(key="sm_mhz", short="SM|MHz", label="SM clock run (MHz)")
+EFFECT = EffectColumn(key="effect", short="vs full", label="vs full")
+INTERVAL = IntervalColumn(key="effect_low", short="95 %|interval", label="95 % interval (%)")
+CODEGEN = Column(key="codegen_percent", short="codegen|±%", label="codegen (± %)", digits=1)
+SPREAD = Column(key="spread_percent", short="SMs|differ %", label="SMs of a launch differ by (%)", digits=1)
+CEILING = Column(key="ceiling", short="ceiling", label="ceiling (FLOP/clk/SM)", digits=1)
 CEILING_AT = Column(key="ceiling_at", short="at", label="ceiling at")
 MMA = Column(key="mma", short="MMA", label="MMA per iteration")
 REGISTERS = Column(key="registers", short="regs", label="registers per thread")
 SPILLS = Column(key="spills", short="spill", label="spill instructions")
 SHARED = Column(key="shared_bytes", short="smem B", label="shared memory per CTA (bytes)")
-CTAS = Column(key="ctas_per_sm", short="CTA/SM", label="CTAs per SM")
+CTAS = Column(key="ctas_per_sm", short="CTA/|SM", label="CTAs per SM")
 
 # What a terminal shows, the most needed first; more of them where it is wider.
-BY_NEED = (FLOP_CLK, TFLOPS, OWN, RATIO, CHIP, MHZ, CEILING, CEILING_AT, REGISTERS, SPILLS, SHARED, CTAS, MMA)
+BY_NEED = (
+    FLOP_CLK,
+    EFFECT,
+    OWN,
+    TFLOPS,
+    CODEGEN,
+    CEILING,
+    CEILING_AT,
+    INTERVAL,
+    CHIP,
+    MHZ,
+    REGISTERS,
+    SPILLS,
+    CTAS,
+    SPREAD,
+    SHARED,
+    MMA,
+)
 # The order in which they stand.
 MEASURED = (
     TFLOPS,
     FLOP_CLK,
-    MHZ,
     OWN,
     CHIP,
-    RATIO,
+    EFFECT,
+    INTERVAL,
+    CODEGEN,
     CEILING,
     CEILING_AT,
+    MHZ,
+    SPREAD,
     REGISTERS,
     SPILLS,
     SHARED,
     CTAS,
     MMA,
 )
-BRIEF = (TFLOPS, FLOP_CLK, MHZ, OWN, CHIP, RATIO)
+BRIEF = (TFLOPS, FLOP_CLK, OWN, CHIP, EFFECT, CODEGEN, CEILING)
+ALTERNATIVE = (TFLOPS, FLOP_CLK, OWN, CHIP, MHZ, SPREAD, REGISTERS, SPILLS, SHARED, CTAS)
 BUILT = (MMA, REGISTERS, SPILLS, SHARED, CTAS)
 
 
@@ -69,9 +116,20 @@ def outcome(row: Row) -> str:
 
 
 def name_of(row: Row) -> str:
-    """The case, with the number of its text variant where it is not the first."""
-    variant = row.get("perturbation")
-    return f"{row['case']} (text {variant})" if variant else str(row["case"])
+    """What the row is called in its block, with the number of its text where it is not the first."""
+    variant, name = row.get("perturbation"), row.get("label") or row["case"]
+    return f"{name} (text {variant})" if variant else str(name)
+
+
+def notes_of(row: Row) -> list[str]:
+    """The notes of a row that shows numbers."""
+    if row["status"] != "ok":
+        return []
+    notes = [note for note in str(row["notes"] or "").split("; ") if note]
+    said = [note for note in str(row.get("effect_note") or "").split("; ") if note]
+    if said and row.get("effect") == "unclear":
+        said[0] = f"unclear: {said[0]}"
+    return notes + said
 
 
 def foreign(rows: Sequence[Row]) -> dict[str, dict[str, float]]:

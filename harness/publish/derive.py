@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.chips import Chip, Rate, chip_peak, identify, peak
+from harness.stats import BISTABLE, is_bistable
 
 Json = Mapping[str, Any]
-
-# SMs of one launch that disagree by more than this make a row bistable.
-BISTABLE_SPREAD = 0.005
 
 
 def median(values: Sequence[Any] | None) -> float | None:
@@ -35,6 +33,7 @@ def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
         "flop_clk_sm": rate,
         "sm_mhz": _mega(hz),
         "reported_mhz": _mega(median(samples.get("reported_hz"))),
+        "spread_percent": _hundred(median(samples.get("spread"))),
         "own_peak": own.flop_clk_sm if own else None,
         "own_peak_name": own.name if own else "unknown",
         "own_percent": _percent(rate, own),
@@ -46,6 +45,10 @@ def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
 
 def _mega(hz: float | None) -> float | None:
     return None if hz is None else hz / 1e6
+
+
+def _hundred(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction
 
 
 def _percent(rate: float | None, of: Rate | None) -> float | None:
@@ -92,11 +95,9 @@ def _sum(*parts: int | None) -> int | None:
 def notes_of(record: Json) -> tuple[str, ...]:
     """What a reader of the row must know."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
-    spread = median((record.get("samples") or {}).get("spread"))
-    if spread is not None and spread > BISTABLE_SPREAD:
-        notes.append(f"bistable: SMs of one launch differ by {100 * spread:.1f} %")
-    if record.get("perturbation"):
-        notes.append(f"text perturbed, variant {record['perturbation']}")
+    spreads = (record.get("samples") or {}).get("spread")
+    if spreads and is_bistable(spreads):
+        notes.append(f"bistable: the SMs of one launch differ by more than {100 * BISTABLE:g} %")
     return tuple(notes)
 
 

@@ -10,15 +10,18 @@ import pandas as pd
 from harness.key import configuration_slug
 from harness.model import Values
 from harness.publish.derive import build_numbers, measured_numbers, notes_of, product_of, ratio_to_full
+from harness.publish.known import Current, Known
+from harness.publish.stale import stale_label
 from harness.store import RecordFile
 
 Json = Mapping[str, Any]
-Order = Mapping[str, Sequence[str]]
 
 # Column -> what it holds; the order of the CSV.
 COLUMNS: Mapping[str, str] = {
     "study": "name of the study",
     "case": "name of the case",
+    "block": "the axes and the configuration of the block of rows it stands in",
+    "label": "what the case is called in that block",
     "set": "the study's set of cases it belongs to",
     "full": "the case it is compared with",
     "problem": "named problem",
@@ -32,6 +35,7 @@ COLUMNS: Mapping[str, str] = {
     "fill": "input values that the case was timed with",
     "l2": "L2 cache at each launch",
     "perturbation": "number of the text variant",
+    "builds": "texts timed of the case, on the row that stands for them in a table",
     "samples": "timed launches",
     "seconds": "median time of a launch",
     "tflop_s": "useful TFLOP per second",
@@ -45,6 +49,13 @@ COLUMNS: Mapping[str, str] = {
     "chip_peak": "highest peak of the chip for this input, FLOP per clock and SM",
     "chip_peak_name": "which peak that is",
     "ratio": "flop_clk_sm over full's, at full's configuration, median within rounds",
+    "effect": "faster, slower, same or unclear against full, over all builds, corrected for the table",
+    "effect_percent": "change of FLOP per clock against full, percent",
+    "effect_low": "lower end of its 95 % interval, run and code generation",
+    "effect_high": "upper end",
+    "effect_note": "why the word is no stronger one",
+    "codegen_percent": "half the range of flop_clk_sm over builds, percent of their median",
+    "spread_percent": "range of FLOP per clock over the SMs of a launch, percent",
     "ceiling": "best flop_clk_sm of the same levels over all configurations",
     "ceiling_at": "the configuration that reaches it",
     "mma": "tensor instructions in one iteration of the main loop",
@@ -54,6 +65,7 @@ COLUMNS: Mapping[str, str] = {
     "shared_bytes": "shared memory per CTA, bytes",
     "ctas_per_sm": "resident CTAs per SM",
     "notes": "what else to know of the row",
+    "stale": "how to refresh a row whose source is not what the template renders today",
     "digest": "hash of the rendered source",
     "toolkit": "NVRTC version",
     "driver": "driver version",
@@ -69,21 +81,28 @@ COLUMNS: Mapping[str, str] = {
 SECTION = ("study", "gpu", "board", "problem", "run_fill", "l2")
 
 
-def frame(files: Iterable[RecordFile], order: Order | None = None) -> pd.DataFrame:
+# Columns that no table shows.
+HELPERS = ("levels", "slug", "latest", "record")
+
+
+def frame(
+    files: Iterable[RecordFile], known: Known | None = None, current: Current | None = None
+) -> pd.DataFrame:
     """One row per record of the files, rows in the study's order, columns as COLUMNS plus helpers.
 
-    `order` gives the case names of each study; cases it does not hold follow in the order of the files. The
-    helper column `latest` is False for a record that a newer run of the same row replaces; `levels` and
-    `slug` are the levels and the configuration.
+    `known` holds the cases of each study in order; cases it does not hold follow in the order of the files.
+    `current` says what a record's template renders today. What depends on other rows of a table (label,
+    effect, ceiling) is still empty. The helper column `latest` is False for a record that a newer run of the
+    same case replaces; `levels`, `slug` and `record` are the levels, the configuration, the whole record.
     """
-    rows = [row for file in files for row in _rows(file)]
+    rows = [row for file in files for row in _rows(file, current)]
     _mark_latest(rows)
-    _add_ceilings(rows)
-    rows = [rows[i] for i in _sorted(rows, order or {})]
-    return pd.DataFrame(rows, columns=[*COLUMNS, "levels", "slug", "latest"], dtype=object)
+    order = {study: facts.cases for study, facts in (known or {}).items()}
+    rows = [rows[i] for i in _sorted(rows, order)]
+    return pd.DataFrame(rows, columns=[*COLUMNS, *HELPERS], dtype=object)
 
 
-def _rows(file: RecordFile) -> Iterable[dict[str, Any]]:
+def _rows(file: RecordFile, current: Current | None) -> Iterable[dict[str, Any]]:
     product = product_of(file.header)
     fulls = {_full_key(r, r.get("case")): r for r in file.records if not r.get("perturbation")}
     asked = {name: _asked(file.records, name) for name in ("fill", "l2")}
@@ -93,6 +112,8 @@ def _rows(file: RecordFile) -> Iterable[dict[str, Any]]:
         row |= measured_numbers(record, product) | build_numbers(record)
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
         row["notes"] = "; ".join(notes_of(record))
+        row["stale"] = stale_label(record, current)
+        row["record"] = record
         yield row
 
 
@@ -145,32 +166,24 @@ def section_key(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(row[name] or "") for name in SECTION)
 
 
-def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in (*SECTION, "case", "arch", "perturbation", "type"))
+def _case_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in (*SECTION, "case", "arch", "type"))
 
 
 def _mark_latest(rows: Sequence[dict[str, Any]]) -> None:
-    """Rows come oldest run first: the last of a key is the one a table shows."""
-    newest = {_row_key(row): i for i, row in enumerate(rows)}
+    """Rows come oldest run first: the last of a case and text is the one a table shows.
+
+    Texts of a run before the last of the first text are dropped: they were timed in other rounds.
+    """
+    newest = {(_case_key(row), row["perturbation"]): i for i, row in enumerate(rows)}
     for i, row in enumerate(rows):
-        row["latest"] = newest[_row_key(row)] == i
+        key = _case_key(row)
+        first = newest.get((key, 0), -1)
+        older = first >= 0 and (row["started"], row["run"]) < (rows[first]["started"], rows[first]["run"])
+        row["latest"] = newest[key, row["perturbation"]] == i and not older
 
 
-def _add_ceilings(rows: Sequence[dict[str, Any]]) -> None:
-    """On every row with a number: the best of its levels over all configurations, under like conditions."""
-    best: dict[tuple[Any, ...], tuple[float, str]] = {}
-    for row in rows:
-        if row["latest"] and row["flop_clk_sm"] is not None and not row["perturbation"]:
-            key = (section_key(row), row["levels"])
-            best[key] = max(
-                best.get(key, (0.0, "")), (row["flop_clk_sm"], row["slug"]), key=lambda pair: pair[0]
-            )
-    for row in rows:
-        if row["flop_clk_sm"] is not None:
-            row["ceiling"], row["ceiling_at"] = best.get((section_key(row), row["levels"]), (None, None))
-
-
-def _sorted(rows: Sequence[Mapping[str, Any]], order: Order) -> list[int]:
+def _sorted(rows: Sequence[Mapping[str, Any]], order: Mapping[str, Sequence[str]]) -> list[int]:
     """Row numbers, studies and cases in their given order, then by first mention; stable."""
     place = {(study, case): i for study, cases in order.items() for i, case in enumerate(cases)}
     studies = {study: i for i, study in enumerate(order)}

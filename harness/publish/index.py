@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.publish.markdown import escape, markdown_table
+from harness.publish.matrix import entries, matrix_markdown
 from harness.publish.section import Section
 
 _LIMITS = """
@@ -14,10 +15,12 @@ _LIMITS = """
 - Numbers are medians over the launches of one run; a row shows the newest run of its case.
 - FLOP/clk/SM counts SM cycles inside the kernel, so the clock does not enter; TFLOP/s depends on it.
 - A percentage is of the peak that the caption names, taken in FLOP/clk/SM.
-- The ratio to full is taken within rounds, at the configuration of full; the ceiling is the best over the
+- A case is compared with full within rounds, at the configuration of full; the ceiling is the best over the
   configurations that the study declares.
+- Where a case was timed as several trivially different texts, its numbers are medians over them.
 - A row that failed or was skipped stands with its reason and has no number.
-- Rows of a table that says PARTIAL come from a run that was cut.
+- Rows of a table that says PARTIAL come from a run that was cut; a *stale* row was made from another text
+  than its template renders today.
 
 ## What they do not say
 
@@ -37,7 +40,8 @@ def index(made: Sequence[Section]) -> str:
     lines = [_line(section) for section in made]
     body = markdown_table(header, rows) if rows else "No records yet.\n"
     tables = "\n## Tables\n\n" + "\n".join(lines) + "\n" if lines else ""
-    return f"\n# Results\n\n{body}{tables}{_LIMITS}"
+    matrix = matrix_markdown(entries(made))
+    return f"\n# Results\n\n{body}" + (f"\n{matrix}" if matrix else "") + f"{tables}{_LIMITS}"
 
 
 def _cell(made: Sequence[Section], study: str, gpu: str | None) -> str:
@@ -54,7 +58,9 @@ def _line(section: Section) -> str:
     states = ", ".join(f"{count} {escape(status)}" for status, count in sorted(counts.items()))
     date = str(section.headers[-1]["started"])[:10]
     partial = "; **partial**" if section.partial else ""
+    stale = "; *stale*" if any(row["stale"] for row in section.rows) else ""
     name = escape(f"{section.title}, problem {section.problem}")
     return (
-        f"- [{name}](tables/{section.stem}.md) ([CSV](tables/{section.stem}.csv)), {date}: {states}{partial}"
+        f"- [{name}](tables/{section.stem}.md) ([CSV](tables/{section.stem}.csv), "
+        f"[LaTeX](tables/{section.stem}.tex)), {date}: {states}{partial}{stale}"
     )

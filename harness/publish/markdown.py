@@ -6,8 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.publish.blocks import grid
-from harness.publish.columns import BRIEF, BUILT, MEASURED, Row, name_of, outcome
-from harness.publish.section import Section, caption
+from harness.publish.columns import (
+    ALTERNATIVE,
+    BRIEF,
+    BUILT,
+    MEASURED,
+    Column,
+    Row,
+    name_of,
+    notes_of,
+    outcome,
+)
+from harness.publish.section import Section, blocks_of, caption
 
 _MARKER = re.compile(
     r"(?P<open><!-- table:(?P<name>\S+?)(?P<brief> brief)? -->)\n.*?(?P<close><!-- /table -->)", re.DOTALL
@@ -31,31 +41,58 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
 
 def markdown_section(section: Section, others: Sequence[Row] = (), *, brief: bool = False) -> str:
-    """Title, caption and table of a section. `brief` keeps full and its strips, and the main columns."""
+    """Title, caption and tables of a section. `brief` keeps full and its strips, and the main columns."""
     about = [f"**{escape(section.title)}**", ""]
-    about += [f"- {_bold_partial(line)}" for line in caption(section)]
+    about += [f"- {_bold_warning(line)}" for line in caption(section)]
     table = _measured(section, brief) if section.gpu else _built(section, others)
     return "\n".join([*about, "", table])
 
 
-def _bold_partial(line: str) -> str:
-    return f"**{escape(line)}**" if line.startswith("PARTIAL") else escape(line)
+def _bold_warning(line: str) -> str:
+    return f"**{escape(line)}**" if line.startswith(("PARTIAL", "STALE")) else escape(line)
 
 
 def _measured(section: Section, brief: bool) -> str:
-    columns = BRIEF if brief else MEASURED
-    rows = [row for row in section.rows if not brief or row["set"] in _BRIEF_SETS]
-    header = ["case", *(column.label for column in columns), "status", "notes"]
-    cells = [
-        [
-            escape(name_of(row)),
-            *(escape(column.cell(row)) for column in columns),
-            escape(outcome(row)),
-            escape(row["notes"] or ""),
+    """A table for each block of rows, another for the rows at other configurations, and the notes."""
+    rows = [row for row in section.main if not brief or row["set"] in _BRIEF_SETS] or list(section.main)
+    others = () if brief else section.alternatives
+    notes = list(dict.fromkeys(note for row in (*rows, *others) for note in notes_of(row)))
+    text = _block_tables(rows, BRIEF if brief else MEASURED, notes)
+    if others:
+        text += "\nAt other configurations (what the ceiling is the best of):\n\n"
+        text += _block_tables(others, ALTERNATIVE, notes)
+    legend = "".join(f"\n- [{i}] {escape(note)}" for i, note in enumerate(notes, 1))
+    return text + (legend + "\n" if legend else "")
+
+
+def _block_tables(rows: Sequence[Row], columns: Sequence[Column], notes: Sequence[str]) -> str:
+    shown = [c for c in columns if any(row["status"] == "ok" and c.cell(row) for row in rows)]
+    tables = []
+    for subtitle, members in blocks_of(rows):
+        cells = [
+            [
+                escape(name_of(row)),
+                *(_shown(column, row) for column in shown),
+                _status(row),
+                _marks(row, notes),
+            ]
+            for row in members
         ]
-        for row in rows
-    ]
-    return markdown_table([escape(name) for name in header], cells)
+        header = [escape(name) for name in ("case", *(column.label for column in shown), "status", "notes")]
+        tables.append((f"*{escape(subtitle)}*\n\n" if subtitle else "") + markdown_table(header, cells))
+    return "\n".join(tables)
+
+
+def _shown(column: Column, row: Row) -> str:
+    return escape(column.cell(row)) if row["status"] == "ok" else ""
+
+
+def _status(row: Row) -> str:
+    return escape(outcome(row)) + (" (*stale*)" if row["stale"] else "")
+
+
+def _marks(row: Row, notes: Sequence[str]) -> str:
+    return escape(" ".join(f"[{notes.index(note) + 1}]" for note in notes_of(row)))
 
 
 def _built(section: Section, others: Sequence[Row]) -> str:
@@ -65,8 +102,10 @@ def _built(section: Section, others: Sequence[Row]) -> str:
         header += [f"{block.title}: {column.label}" for column in BUILT]
     header += [f"FLOP/clk/SM recorded on {gpu}" for gpu in table.measured] + [""]
     rows = []
-    for number, case in enumerate(table.cases):
-        cells = [case]
+    for number, name in enumerate(table.names):
+        if number in table.subtitles:
+            rows.append([f"*{escape(table.subtitles[number])}*", *[""] * (len(header) - 1)])
+        cells = [name]
         for block in table.blocks:
             found = block.cells[number]
             cells += [found, *[""] * (len(BUILT) - 1)] if isinstance(found, str) else list(found)

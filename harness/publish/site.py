@@ -11,14 +11,21 @@ from pathlib import Path
 from harness.publish.collect import find, read_all
 from harness.publish.columns import Row
 from harness.publish.csv_table import csv_text
-from harness.publish.frame import Order, frame
+from harness.publish.frame import frame
 from harness.publish.index import index
+from harness.publish.known import Current, Known
+from harness.publish.latex import tex_section
 from harness.publish.markdown import fill_markers, markdown_section, marker_problems
+from harness.publish.matrix import entries, matrix_csv, matrix_markdown, matrix_tex
 from harness.publish.section import Section, rows_of, sections
+from harness.publish.stale import as_marked, marked, stale_lines
 from harness.publish.text import text_table
 from harness.store import validate
 
 GENERATED = "<!-- written by `ablate publish` from the records: do not edit -->\n"
+TEX_GENERATED = (
+    "% written by `ablate publish` from the records: do not edit\n% \\usepackage{booktabs,longtable}\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +36,32 @@ class Published:
     problems: tuple[str, ...]
 
 
-def publish(results: Path, *, readmes: Sequence[Path] = (), order: Order | None = None) -> Published:
+def publish(
+    results: Path,
+    *,
+    readmes: Sequence[Path] = (),
+    known: Known | None = None,
+    current: Current | None = None,
+) -> Published:
     """Write tables/, README.md and the marked tables of `readmes`; equal records give equal bytes.
 
     A record file that cannot be read is named in the answer and left out; the others are published.
+    `current` says what a record's template renders today: rows of another text are labelled stale.
     """
-    wanted, problems = _fresh(results, readmes, order)
+    wanted, problems = _fresh(results, readmes, known, current)
     written = [path for path, text in wanted.items() if _write(path, text)]
-    stale = _unwanted(results, wanted)
-    for path in stale:
+    extra = _unwanted(results, wanted)
+    for path in extra:
         path.unlink()
-    return Published(written=(*written, *stale), problems=tuple(problems))
+    return Published(written=(*written, *extra), problems=tuple(problems))
 
 
-def check(results: Path, *, readmes: Sequence[Path] = (), order: Order | None = None) -> tuple[str, ...]:
-    """One line per fault: an invalid record, a table that is missing, left over or unlike a fresh one."""
-    wanted, problems = _fresh(results, readmes, order)
+def check(results: Path, *, readmes: Sequence[Path] = (), known: Known | None = None) -> tuple[str, ...]:
+    """One line per fault: an invalid record, a table that is missing, left over or unlike a fresh one.
+
+    Which rows are stale is taken from the written tables: a template that changed makes none of them wrong.
+    """
+    wanted, problems = _fresh(results, readmes, known, as_marked(marked(results / "tables")))
     files, _ = read_all(find(results))
     for file in files:
         problems += [f"{file.path.parent}/{line}" for line in validate(file.path)]
@@ -57,24 +74,39 @@ def check(results: Path, *, readmes: Sequence[Path] = (), order: Order | None = 
     return tuple(problems)
 
 
-def terminal(files: Iterable[Path], results: Path, *, columns: int = 80, order: Order | None = None) -> str:
+def stale(results: Path, current: Current) -> tuple[str, ...]:
+    """One line per study and machine with shown rows whose source is not what its template renders today."""
+    files, _ = read_all(find(results))
+    return stale_lines(row for row in rows_of(frame(files, None, current)) if row["latest"])
+
+
+def terminal(
+    files: Iterable[Path],
+    results: Path,
+    *,
+    columns: int = 80,
+    known: Known | None = None,
+    current: Current | None = None,
+) -> str:
     """The tables of some record files for a terminal, with what other machines recorded beside built ones."""
     own, problems = read_all(files)
-    data = frame(own, order)
+    made = sections(frame(own, known, current), own, known)
     others: list[Row] = []
-    if any(section.gpu is None for section in sections(data, own)):
-        known, _ = read_all(find(results))
-        others = rows_of(frame(known, order))
-    tables = [text_table(section, columns=columns, others=others) for section in sections(data, own)]
+    if any(section.gpu is None for section in made):
+        everything, _ = read_all(find(results))
+        others = rows_of(frame(everything, known))
+    tables = [text_table(section, columns=columns, others=others) for section in made]
     return "\n".join([*tables, *problems])
 
 
-def _fresh(results: Path, readmes: Sequence[Path], order: Order | None) -> tuple[dict[Path, str], list[str]]:
+def _fresh(
+    results: Path, readmes: Sequence[Path], known: Known | None, current: Current | None
+) -> tuple[dict[Path, str], list[str]]:
     """Path -> text of everything that is published, and what is at fault."""
     files, found = read_all(find(results))
     problems = list(found)
-    data = frame(files, order)
-    made, others = sections(data, files), rows_of(data)
+    data = frame(files, known, current)
+    made, others = sections(data, files, known), rows_of(data)
     by_stem = _by_stem(made)
     wanted = _tables(results / "tables", by_stem, others)
     if made or (results / "README.md").exists():
@@ -94,7 +126,14 @@ def _tables(folder: Path, by_stem: Mapping[str, Sequence[Section]], others: Sequ
     wanted = {}
     for stem, members in by_stem.items():
         wanted[folder / f"{stem}.md"] = GENERATED + "\n" + (_joined(members, others, False) or "")
-        wanted[folder / f"{stem}.csv"] = csv_text(row for section in members for row in section.rows)
+        wanted[folder / f"{stem}.tex"] = TEX_GENERATED + "\n".join(map(tex_section, members))
+        wanted[folder / f"{stem}.csv"] = csv_text(row for section in members for row in section.records)
+    found = entries([section for members in by_stem.values() for section in members])
+    if found:
+        matrix = matrix_markdown(found, folder="")
+        wanted[folder / "matrix.md"] = f"{GENERATED}\n{matrix}"
+        wanted[folder / "matrix.csv"] = matrix_csv(found)
+        wanted[folder / "matrix.tex"] = TEX_GENERATED + matrix_tex(found)
     return wanted
 
 
@@ -112,10 +151,11 @@ def _joined(members: Sequence[Section], others: Sequence[Row], brief: bool) -> s
 
 
 def _unwanted(results: Path, wanted: Mapping[Path, str]) -> list[Path]:
-    """Tables of earlier records: only files that say themselves that they are generated, and their CSV."""
+    """Tables of earlier records: only files that say themselves that they are generated, and theirs."""
     extra = [path for path in sorted((results / "tables").glob("*.md")) if path not in wanted]
     old = [path for path in extra if path.read_text(encoding="utf-8", errors="replace").startswith(GENERATED)]
-    return [*old, *(path.with_suffix(".csv") for path in old if path.with_suffix(".csv").is_file())]
+    theirs = (path.with_suffix(ending) for path in old for ending in (".csv", ".tex"))
+    return [*old, *(path for path in theirs if path.is_file())]
 
 
 def _write(path: Path, text: str) -> bool:

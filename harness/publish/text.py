@@ -6,18 +6,22 @@ from collections.abc import Sequence
 
 from harness.publish.blocks import grid
 from harness.publish.blocks_text import grid_lines
-from harness.publish.columns import BY_NEED, MEASURED, Column, Row, name_of, outcome
-from harness.publish.section import Section, caption
+from harness.publish.columns import BY_NEED, MEASURED, Column, Row, name_of, notes_of, outcome
+from harness.publish.section import Section, blocks_of, caption
 from harness.publish.wrap import clean, name_lines, wrap
 
 _GAP = "  "
-_LEAST_CASE = 24
+_INDENT = "  "
+_LEAST_CASE = 28
+# So many columns are worth a wrapped name; the others must leave every name whole.
+_WORTH_WRAPPING = 3
 
 
 def text_table(section: Section, *, columns: int = 80, others: Sequence[Row] = ()) -> str:
     """The section as text, no line longer than `columns`; `others` are rows of other machines to show beside.
 
-    A row that failed or was skipped shows its reason where its numbers would be.
+    A row that failed or was skipped shows its reason where its numbers would be. Rows at other configurations
+    than full's stand in the ceiling column only.
     """
     head = [section.title, *caption(section)]
     lines = [line for text in head for line in wrap(text, columns)]
@@ -26,27 +30,35 @@ def text_table(section: Section, *, columns: int = 80, others: Sequence[Row] = (
 
 
 def _measured(section: Section, columns: int) -> list[str]:
-    notes = list(dict.fromkeys(note for row in section.rows for note in _notes_of(row)))
-    marks = [",".join(str(notes.index(note) + 1) for note in _notes_of(row)) for row in section.rows]
-    beside = len(_GAP) + max(4, *map(len, marks)) if notes else 0
-    names = [clean(name_of(row)) for row in section.rows]
-    shown = _fitting(section.rows, max(map(len, names)), columns - beside)
-    sizes = [_size(column, section.rows) for column in shown]
-    room = max(min(max(map(len, names)), columns - beside - sum(sizes) - len(_GAP) * len(sizes)), 8)
-    lines = [_line("case", [c.short for c in shown], sizes, room) + (_GAP + "note" if notes else "")]
-    for row, name, mark in zip(section.rows, names, marks, strict=True):
-        first, *rest = name_lines(name, room)
-        if row["status"] == "ok":
-            cells = _line(first, [c.cell(row) for c in shown], sizes, room)
-            lines += [(cells + _GAP + mark).rstrip(), *rest]
-        else:
-            lines += _refused(row, [first, *rest], room, columns)
+    rows = section.main
+    notes = list(dict.fromkeys(note for row in rows for note in notes_of(row)))
+    beside = len(_GAP) + max(4, *(len(_mark(row, notes)) for row in rows)) if notes else 0
+    names = [len(_INDENT) + len(clean(name_of(row))) for row in rows]
+    shown = _fitting(rows, max(names), columns - beside)
+    sizes = [_size(column, rows) for column in shown]
+    room = max(min(max(names), columns - beside - sum(sizes) - len(_GAP) * len(sizes)), 8)
+    lines = _heads(shown, sizes, room, note=bool(notes))
+    for subtitle, members in blocks_of(rows):
+        lines += wrap(subtitle, columns) if subtitle else []
+        for row in members:
+            lines += _row_lines(row, shown, sizes, room, columns, _mark(row, notes))
+    if section.alternatives:
+        count = len(section.alternatives)
+        lines += wrap(f"ceiling: the best of {count} more rows at other configurations counts, too", columns)
     return [*lines, *_legend(notes, columns)]
 
 
-def _notes_of(row: Row) -> list[str]:
-    """The notes of a row that shows numbers."""
-    return [note for note in str(row["notes"] or "").split("; ") if note and row["status"] == "ok"]
+def _row_lines(
+    row: Row, shown: Sequence[Column], sizes: Sequence[int], room: int, columns: int, mark: str
+) -> list[str]:
+    first, *rest = [_INDENT + line for line in name_lines(clean(name_of(row)), room - len(_INDENT))]
+    if row["status"] != "ok":
+        return _refused(row, [first, *rest], room, columns)
+    return [(_line(first, [c.cell(row) for c in shown], sizes, room) + _GAP + mark).rstrip(), *rest]
+
+
+def _mark(row: Row, notes: Sequence[str]) -> str:
+    return ",".join(str(notes.index(note) + 1) for note in notes_of(row))
 
 
 def _legend(notes: Sequence[str], columns: int) -> list[str]:
@@ -63,15 +75,27 @@ def _fitting(rows: Sequence[Row], longest: int, columns: int) -> list[Column]:
     chosen: list[Column] = []
     for i, column in enumerate(filled):
         room -= len(_GAP) + _size(column, rows)
-        # The first four are worth a wrapped name; the others must leave every name whole.
-        if (room if i < 4 else room - max(longest - _LEAST_CASE, 0)) < 0:
+        if (room if i < _WORTH_WRAPPING else room - max(longest - _LEAST_CASE, 0)) < 0:
             break
         chosen.append(column)
     return [column for column in MEASURED if column in chosen]
 
 
+def _head(column: Column) -> tuple[str, str]:
+    """The heading over two lines."""
+    upper, _, lower = column.short.rpartition("|")
+    return upper, lower
+
+
 def _size(column: Column, rows: Sequence[Row]) -> int:
-    return max(len(column.short), *(len(column.cell(row)) for row in rows if row["status"] == "ok"), 1)
+    cells = (len(column.cell(row)) for row in rows if row["status"] == "ok")
+    return max(*map(len, _head(column)), *cells, 1)
+
+
+def _heads(shown: Sequence[Column], sizes: Sequence[int], room: int, *, note: bool) -> list[str]:
+    upper = _line("", [_head(column)[0] for column in shown], sizes, room)
+    lower = _line("case", [_head(column)[1] for column in shown], sizes, room)
+    return [line.rstrip() for line in (upper, lower + (_GAP + "note" if note else "")) if line.strip()]
 
 
 def _line(first: str, cells: Sequence[str], sizes: Sequence[int], room: int) -> str:

@@ -1,0 +1,326 @@
+"""What a row is called, builds in one row, words against full, LaTeX, the matrix, stale records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import record_files as made
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ablations
+from harness import publish
+from harness.cases import default_cases, full_case
+from harness.cli.facts import digest_today, study_facts
+from harness.publish.collect import find, read_all
+from harness.publish.labels import labels
+from harness.publish.latex import tex
+from harness.render import render
+
+PARTS = publish.StudyFacts(parts={"copy": ("stripped",), "softmax": ("no_max", "none")})
+FULL = {"dim": 64, "copy": "kept", "softmax": "full"}
+
+
+def row(case: str, full: str, set_name: str = "strips", slug: str = "m128", **changed: Any) -> dict[str, Any]:
+    return {
+        "case": case,
+        "full": full,
+        "set": set_name,
+        "slug": slug,
+        "problem": "waves",
+        "levels": tuple({**FULL, **changed}.items()),
+    }
+
+
+def names(rows: list[dict[str, Any]], facts: publish.StudyFacts = PARTS) -> list[str]:
+    return [label.text for label in labels(rows, facts)]
+
+
+def lattice(dim: int, name: str) -> list[dict[str, Any]]:
+    return [
+        row(name, name, "full", dim=dim),
+        row(f"a{dim}", name, dim=dim, copy="stripped"),
+        row(f"b{dim}", name, dim=dim, softmax="no_max"),
+        row(f"c{dim}", name, dim=dim, softmax="none"),
+        row(f"d{dim}", name, "adds", dim=dim, copy="stripped", softmax="none"),
+        row(f"e{dim}", name, "adds", dim=dim, copy="stripped"),
+        row(f"f{dim}", name, "adds", dim=dim, copy="stripped", softmax="no_max"),
+    ]
+
+
+def test_a_row_is_called_by_what_is_stripped_from_its_full() -> None:
+    assert names(lattice(64, "full")[:5]) == ["full", "- copy", "- softmax=no_max", "- softmax", "floor"]
+
+
+def test_a_row_of_the_set_adds_is_called_by_what_stands_on_the_floor() -> None:
+    found = lattice(64, "full")
+    assert names([found[0], found[4], found[5], found[6]])[1:] == [
+        "floor",
+        "floor + softmax",
+        "floor + softmax=no_max",
+    ]
+
+
+def test_two_cases_of_a_block_are_never_called_alike() -> None:
+    found = [*lattice(64, "full")[:5], row("again", "full", copy="stripped")]
+    assert names(found)[1] == "a64"
+    assert names(found)[5] == "again"
+
+
+def test_a_full_case_with_many_rows_leads_a_block_and_others_join_the_nearest() -> None:
+    found = [
+        *lattice(64, "full")[:5],
+        *lattice(128, "dim=128")[:5],
+        row("acc", "acc", "full", dim=128, acc="f16"),
+        row("acc-floor", "acc", dim=128, acc="f16", copy="stripped", softmax="none"),
+        row("full@m64", "full", "full", slug="m64"),
+    ]
+    given_labels = labels(found, PARTS)
+    assert [label.subtitle for label in given_labels] == [
+        *["dim=64, configuration m128"] * 5,
+        *["dim=128, configuration m128"] * 7,
+        "dim=64, configuration m128",
+    ]
+    assert [label.text for label in given_labels][-3:] == ["acc=f16", "acc=f16, floor", "full @m64"]
+
+
+def test_a_sweep_without_parts_is_called_by_its_levels() -> None:
+    found = [row("full", "full", "full", chains=4), row("x", "full", "sweep", chains=1, warps=2)]
+    assert names(found) == ["full", "chains=1, warps=2"]
+
+
+@pytest.mark.parametrize("name", sorted(ablations.load()))
+def test_labels_of_every_study_are_short_and_distinct(name: str) -> None:
+    study, facts = ablations.load()[name], study_facts((name,))[name]
+    found = [
+        {
+            "case": case.name,
+            "full": full_case(study, case).name,
+            "set": case.set_name,
+            "slug": case.name.partition("@")[2],
+            "problem": case.problem,
+            "levels": tuple(case.levels.items()),
+        }
+        for case in default_cases(study)
+    ]
+    given_labels = labels(found, facts)
+    assert len({(label.block, label.text) for label in given_labels}) == len(found)
+    main = [len(label.text) for label, r in zip(given_labels, found, strict=True) if r["set"] != "ceiling"]
+    assert max(main) <= 44
+
+
+# ------------------------------------------------------------ builds and words
+
+
+def sections(root: Path, **more: Any) -> tuple[publish.Section, ...]:
+    files, problems = read_all(find(root))
+    assert problems == ()
+    return publish.sections(publish.frame(files, **more), files)
+
+
+def timed(case: str, cycles: float, *, build: int = 0, flops: int = 10**9, **more: Any) -> dict[str, Any]:
+    """Twelve rounds with a tenth of a percent of noise."""
+    noise = [1 + 0.001 * ((7 * i + build) % 5 - 2) for i in range(12)]
+    columns = made.samples([flops / (cycles * n) for n in noise])
+    columns["busy_cycles"] = [cycles * n for n in noise]
+    columns["seconds"] = [cycles * n / 1.8e9 for n in noise]
+    work = {**made.record()["work"], "flops": flops}
+    return made.record(case, samples=columns, work=work, perturbation=build, **more)
+
+
+def test_builds_of_a_case_are_one_row_with_their_median_and_spread(tmp_path: Path) -> None:
+    builds = [timed("full@m128", cycles, build=i) for i, cycles in enumerate((1e6, 1.02e6, 1.01e6))]
+    made.results(tmp_path, *builds)
+    (section,) = sections(tmp_path)
+    (found,) = section.rows
+    assert found["builds"] == 3
+    assert found["flop_clk_sm"] == pytest.approx(1e9 / 1.01e6, rel=1e-3)
+    assert found["codegen_percent"] == pytest.approx(1.0, abs=0.02)
+    assert len(section.records) == 3
+
+
+def test_a_build_that_failed_keeps_its_row(tmp_path: Path) -> None:
+    bad = made.failed("full@m128", "wrong", "off by one", perturbation=1)
+    made.results(tmp_path, timed("full@m128", 1e6), bad, timed("full@m128", 1e6, build=2))
+    text = publish.terminal(find(tmp_path), tmp_path)
+    assert "full (text 1)" in text
+    assert "wrong: off by one" in text
+    assert len(sections(tmp_path)[0].rows) == 2
+
+
+def test_texts_of_an_older_run_do_not_mix_with_a_newer_one(tmp_path: Path) -> None:
+    made.results(tmp_path, timed("full@m128", 1e6), timed("full@m128", 2e6, build=1))
+    late = made.header(run="b" * 32, started="2026-12-01T00:00:00Z")
+    made.write(tmp_path / "records/demo/x/two.jsonl", late, [timed("full@m128", 1e6)])
+    (found,) = sections(tmp_path)[0].rows
+    assert found["builds"] == 1
+    assert found["flop_clk_sm"] == pytest.approx(1000, rel=1e-2)
+
+
+def test_the_word_against_full_uses_cycles_per_work(tmp_path: Path) -> None:
+    stripped = {"copy": "stripped"}
+    made.results(
+        tmp_path,
+        timed("full@m128", 1e6),
+        timed("copy=stripped@m128", 2 * 0.9e6, flops=2 * 10**9, levels=stripped),
+        timed("copy=half@m128", 1.1e6, levels={"copy": "half"}),
+        timed("copy=same@m128", 1e6, levels={"copy": "same"}),
+    )
+    cells = {r["case"]: r for r in sections(tmp_path)[0].rows}
+    assert cells["copy=stripped@m128"]["effect"] == "faster"
+    assert cells["copy=stripped@m128"]["effect_percent"] == pytest.approx(11.1, abs=0.2)
+    assert cells["copy=half@m128"]["effect"] == "slower"
+    assert cells["copy=half@m128"]["effect_percent"] == pytest.approx(-9.1, abs=0.2)
+    assert cells["copy=same@m128"]["effect"] == "same"
+    assert cells["full@m128"]["effect"] is None
+    text = publish.terminal(find(tmp_path), tmp_path)
+    assert "+11.1 % faster" in text
+    assert "-9.1 % slower" in text
+
+
+def test_another_configuration_is_no_effect_but_a_ceiling(tmp_path: Path) -> None:
+    other = timed("full@m64", 0.9e6, configuration={"block_m": 64}, set="ceiling", levels={"copy": "kept"})
+    made.results(tmp_path, timed("full@m128", 1e6), other)
+    (section,) = sections(tmp_path)
+    assert [r["case"] for r in section.main] == ["full@m128"]
+    assert section.main[0]["ceiling_at"] == "m64"
+    assert section.alternatives[0]["effect"] is None
+    text = publish.terminal(find(tmp_path), tmp_path)
+    assert "1 more rows at other configurations" in text
+
+
+# ------------------------------------------------------------ LaTeX
+
+
+def untex(text: str) -> str:
+    words = {
+        r"\textbackslash{}": "\\",
+        r"\textasciitilde{}": "~",
+        r"\textasciicircum{}": "^",
+        r"\textless{}": "<",
+        r"\textgreater{}": ">",
+        r"\textbar{}": "|",
+        r"\textquotedbl{}": '"',
+        r"\textasciigrave{}": "`",
+        r"\textquotesingle{}": "'",
+        r"$\pm$": "±",
+        "{-}": "-",
+        "{[}": "[",
+        "{]}": "]",
+    }
+    pattern = "|".join(map(re.escape, words)) + r"|\\[{}$&#%_]"
+    return re.sub(pattern, lambda found: words.get(found[0], found[0][-1]), text)
+
+
+@given(st.text())
+def test_any_text_reads_the_same_in_latex(text: str) -> None:
+    wanted = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    assert untex(tex(text)) == wanted
+
+
+@given(st.text(alphabet="\\{}$&#%_~^<>|\"'`-[]ab "))
+def test_no_special_of_latex_stays_alone(text: str) -> None:
+    rest = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]|\$\\pm\$|\{[-\[\]]\}", "", tex(text))
+    assert not set(rest) & set("\\{}$&#%_~^<>|\"'`-[]")
+
+
+def test_latex_lines_have_as_many_cells_as_columns(tmp_path: Path) -> None:
+    nasty = "50 % of a_b & {c} $x$ \\input{x} ~ ^ # <script>|"
+    made.results(
+        tmp_path,
+        timed("full@m128", 1e6),
+        timed("copy=stripped@m128", 0.9e6, levels={"copy": "stripped"}),
+        made.failed(f"{nasty}@m128", "wrong", nasty),
+    )
+    publish.publish(tmp_path)
+    (path,) = (tmp_path / "tables").glob("demo*.tex")
+    text = path.read_text()
+    columns = len(re.search(r"\\begin\{longtable\}\{(l[r]*)\}", text)[1])  # type: ignore[index]
+    body = text.split(r"\endfoot")[1].split(r"\end{longtable}")[0].strip().splitlines()
+    assert len(body) == 3 + 1  # a subtitle
+    for line in body:
+        assert line.endswith(r"\\")
+        spans = [int(n) for n in re.findall(r"\\multicolumn\{(\d+)\}", line)]
+        assert len(re.findall(r"(?<!\\)&", line)) + 1 + sum(n - 1 for n in spans) == columns
+    assert text.count(r"\toprule") == 2
+    assert r"\bottomrule" in text
+    assert r"\input{x}" not in text
+
+
+# ------------------------------------------------------------ matrix
+
+
+def test_the_matrix_holds_the_best_ceiling_and_fulls_share(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record(rates=[2048.0]), made.record("copy=stripped@m64", [2100.0]))
+    card = {**made.H200, "name": "Other | GPU", "uuid": "GPU-9"}
+    head = made.header(card, run="b" * 32)
+    made.write(
+        tmp_path / "records/demo/o/x.jsonl", head, [made.record(gpu=card["name"], rates=[9.0]), failed_row()]
+    )
+    publish.publish(tmp_path)
+    table = list(csv.DictReader(io.StringIO((tmp_path / "tables/matrix.csv").read_text())))
+    assert [(e["gpu"], e["ceiling_flop_clk_sm"], e["full_percent"]) for e in table] == [
+        ("NVIDIA H200", "2100", "75"),
+        ("Other | GPU", "9", ""),
+    ]
+    text = (tmp_path / "tables/matrix.md").read_text()
+    assert "Other \\| GPU" in text
+    assert "[2100.0](demo-NVIDIA-H200" in text
+    assert "[none](demo-Other" in text
+    assert "[2100.0](tables/demo-NVIDIA-H200" in (tmp_path / "README.md").read_text()
+
+
+def failed_row() -> dict[str, Any]:
+    return made.failed("copy=x@m128", "hung", "no answer", gpu="Other | GPU")
+
+
+# ------------------------------------------------------------ stale
+
+
+def test_a_stale_row_is_labelled_with_what_refreshes_it(tmp_path: Path) -> None:
+    old = made.record("copy=stripped@m128", [2100.0], source={"digest": "0" * 64})
+    made.results(tmp_path, made.record(), old)
+    publish.publish(tmp_path, current=lambda record: "d" * 64)
+    (page,) = (tmp_path / "tables").glob("demo*.md")
+    text = page.read_text()
+    assert text.count("(*stale*)") == 1
+    assert "**STALE: 1 of 2 rows" in text
+    assert "ablate run demo --case 'copy=stripped@m128'" in text
+    assert "*stale*" in (tmp_path / "README.md").read_text()
+    assert publish.stale(tmp_path, lambda record: "d" * 64) == (
+        "demo on NVIDIA H200: 1 of 2 rows are stale, their templates render another text today; "
+        "refresh with `ablate run demo`",
+    )
+
+
+def test_a_changed_template_makes_no_table_wrong_and_no_label_is_lost(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record(), made.record("c\n\x0b=1@m128", source={"digest": "0" * 64}))
+    publish.publish(tmp_path, current=lambda record: "d" * 64)
+    assert publish.check(tmp_path) == ()
+    (page,) = (tmp_path / "tables").glob("demo*.md")
+    page.write_text(page.read_text().replace(" (*stale*)", ""))
+    assert any("out of date" in line for line in publish.check(tmp_path))
+
+
+def test_a_study_that_nobody_knows_is_not_judged(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    assert publish.stale(tmp_path, digest_today()) == ()
+
+
+def test_todays_digest_is_that_of_the_rendered_case() -> None:
+    study = next(iter(ablations.load().values()))
+    case = next(case for case in default_cases(study) if case.skip is None)
+    record = {
+        "study": study.name,
+        "levels": dict(case.levels),
+        "configuration": dict(case.configuration),
+        "problem": case.problem,
+        "perturbation": 1,
+    }
+    assert digest_today()(record) == render(study, case, 1).digest
+    assert digest_today()({**record, "levels": {"gone": 1}}) == ""
