@@ -35,7 +35,8 @@ class Plan:
         problem: name of a problem that each of `studies` has; "" is each study's first.
         require_gpu: nothing to time on is an error instead of a sentence.
         rounds: fixed number of interleaved rounds; None lets the interval decide.
-        perturbations: extra, trivially different texts of each case: what code generation alone does.
+        perturbations: texts of each case, the plain one first, that differ in nothing that matters: what code
+            generation alone does.
         width_percent: interval width of the effects, in cycles, at which timing stops.
         seconds: longest time for timing one study.
         cache: folder of the build cache; None is the user's.
@@ -55,7 +56,7 @@ class Plan:
     problem: str = ""
     require_gpu: bool = False
     rounds: int | None = None
-    perturbations: int = 0
+    perturbations: int = 3
     width_percent: float | None = None
     seconds: float | None = None
     cache: Path | None = None

@@ -246,9 +246,7 @@ def _build_perturbed(
     wanted = [
         (case, perturbation)
         for case in cases
-        for perturbation in range(
-            1 if case.set_name == "ceiling" or case.skip else 1 + bench.plan.perturbations
-        )
+        for perturbation in range(1 if case.set_name == CEILING or case.skip else bench.plan.perturbations)
     ]
     jobs = [Job(study=bench.study, case=case, arch=bench.arch, perturbation=p) for case, p in wanted]
     results = build_cases(jobs, cache, ui)
