@@ -115,10 +115,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--rounds", type=_whole(1), metavar="N", help="a fixed number of rounds")
     run.add_argument(
         "--perturbations",
-        type=_whole(0),
-        default=0,
+        type=_whole(1),
+        default=3,
         metavar="N",
-        help="also time N trivially different texts a case",
+        help="texts of each case that differ in nothing that matters: what code generation alone does (3)",
     )
     run.add_argument(
         "--width", type=_positive, metavar="PCT", help="stop at this interval width of the effects"
