@@ -1,4 +1,4 @@
-"""Is the word right? Pairs that are the same, and pairs of which one does 1 % more, by the suite's own engine."""
+"""Is the word right? Pairs that are the same, and pairs of which one does 1 % more, by the suite's engine."""
 
 from __future__ import annotations
 
