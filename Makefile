@@ -25,7 +25,7 @@ OLD_ENOUGH := -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else 
 .PHONY: help setup ablate test test-gpu lint format bench publish check release-check doctor clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(DEV_READY) ## install what runs, tests and lint need
 

@@ -122,6 +122,21 @@ def failed(case: str, status: str, reason: str, **more: Any) -> Json:
     return record(case, None, **{"status": status, "reason": reason, "build": None, "work": None, **more})
 
 
+def many(root: Path, *, gpus: int = 20, cases: int = 167, builds: int = 3) -> int:
+    """Record files of several GPUs, each with so many cases in so many builds; the number of records."""
+    for g in range(gpus):
+        card = {**H200, "name": f"GPU {g}", "uuid": f"GPU-{g}"}
+        rows = []
+        for i in range(cases):
+            name = "full@m128" if i == 0 else f"c={i}@m128"
+            for b in range(builds):
+                columns = samples(2000 + i + b + (7 * r + g) % 5 for r in range(12))
+                columns["busy_cycles"] = [2e9 / rate for rate in columns["flop_clk_sm"]]
+                rows.append(record(name, samples=columns, perturbation=b, gpu=card["name"], levels={"c": i}))
+        write(root / f"records/demo/{g}/x.jsonl", header(card, run=f"{g:032d}"), rows)
+    return gpus * cases * builds
+
+
 def write(
     path: Path, head: Mapping[str, Any], records: Iterable[Mapping[str, Any]], *, complete: bool = True
 ) -> Path:

@@ -30,6 +30,7 @@ from harness.stats import (
     summarise,
     unpaired,
 )
+from harness.stats.exact import drawn_means, drawn_medians
 
 FULL = [99.0, 100.0, 101.0, 103.0, 97.0]
 NO_GMEM = [100.0, 101.0, 102.0, 104.0, 98.0]
@@ -363,3 +364,29 @@ def test_a_record_without_cycles_is_a_series() -> None:
     found = series({"round": [0, 1], "seconds": [1e-3, 2e-3]})
     assert found == Series(rounds=(0, 1), cycles=(None, None), seconds=(1e-3, 2e-3))
     assert dataclasses.is_dataclass(found)
+
+
+@pytest.mark.parametrize(("builds", "rounds"), [(1, 5), (1, 6), (2, 7), (3, 8)])
+def test_the_exact_distribution_is_what_drawing_tends_to(builds: int, rounds: int) -> None:
+    generator = np.random.default_rng(3)
+    logs = generator.normal(size=(1, builds, rounds))
+    exact = drawn_medians(logs, 4000)[0]
+    picks = generator.integers(rounds, size=(40_000, rounds))
+    chosen = generator.integers(builds, size=(40_000, builds))
+    weights = (chosen[:, :, None] == np.arange(builds)).mean(axis=1)
+    mixed = weights @ logs[0]
+    drawn = np.median(np.take_along_axis(mixed, picks, axis=-1), axis=-1)
+    levels = [0.025, 0.1, 0.5, 0.9, 0.975]
+    for level in levels:
+        at = np.quantile(exact, level)
+        assert abs((drawn <= at + 1e-12).mean() - (exact <= at + 1e-12).mean()) < 0.012
+    assert (np.diff(exact) >= 0).all()
+    assert exact.size == 4000
+
+
+def test_the_exact_mean_of_builds_lists_every_resample() -> None:
+    found = drawn_means(np.array([0.0, 3.0]), 4000)
+    assert np.unique(found).tolist() == [0.0, 1.5, 3.0]
+    assert [(found == value).mean() for value in (0.0, 1.5, 3.0)] == pytest.approx(
+        [0.25, 0.5, 0.25], abs=1e-3
+    )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from harness.stats.exact import MOST_OUTCOMES, drawn_means, drawn_medians, outcomes
 from harness.stats.resampling import (
     Floats,
     Interval,
@@ -129,10 +130,13 @@ def _resample(
 def _draw(logs: Floats, rule: Rule, resamples: int) -> Floats:
     """The effect with rounds and builds both resampled: [pairs, builds, rounds] -> [pairs, resamples].
 
-    SciPy resamples the indices of the two levels, independently; builds are averaged within a round, so
-    that a round stays whole and what all its samples share cancels.
+    Where there are few enough outcomes they are listed with their probabilities; else SciPy resamples the
+    indices of the two levels, independently. Builds are averaged within a round, so that a round stays
+    whole and what all its samples share cancels.
     """
     pairs, builds, rounds = logs.shape
+    if outcomes(builds, rounds) <= MOST_OUTCOMES:
+        return drawn_medians(logs, resamples)
 
     def effect(drawn_rounds: NDArray[np.intp], drawn_builds: NDArray[np.intp], axis: int) -> Floats:
         weights = (drawn_builds[..., None] == np.arange(builds)).mean(axis=-2)
@@ -156,13 +160,23 @@ def _margin(medians: Floats, rule: Rule) -> float:
 
 def _codegen(medians: Floats, rule: Rule) -> Interval:
     """The interval of the mean over builds when only they are resampled."""
+    if outcomes(medians.size, 1) <= MOST_OUTCOMES:
+        return interval_of_logs(drawn_means(medians, rule.resamples), rule)
     return interval_of_logs(distribution((medians,), np.mean, rule, rule.resamples, medians.size), rule)
 
 
 def _separated(case: Floats, full: Floats, rule: Rule) -> NDArray[np.bool_]:
     """Whether the two cases' own median intervals share no point, per pair of a stack of log samples."""
-    a, b = (intervals(side.mean(axis=1), rule, resamples=999) for side in (case, full))
+    a, b = (_own_intervals(side.mean(axis=1, keepdims=True), rule) for side in (case, full))
     return np.asarray((a[:, 0] > b[:, 1]) | (b[:, 0] > a[:, 1]))
+
+
+def _own_intervals(logs: Floats, rule: Rule) -> Floats:
+    """Median intervals of a stack of log samples [pairs, 1, rounds] -> [pairs, 2]."""
+    if outcomes(1, logs.shape[-1]) > MOST_OUTCOMES:
+        return intervals(logs[:, 0], rule, resamples=999)
+    tail = (1 - rule.confidence) / 2
+    return np.quantile(drawn_medians(logs, 999), [tail, 1 - tail], axis=-1).T
 
 
 def _log_tables(pair: Pair, metric: Metric) -> tuple[Floats, Floats]:
