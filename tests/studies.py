@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+
+import numpy as np
 
 import ablations
 from harness.build.artifact import Request, save_source
@@ -13,10 +15,11 @@ from harness.build.batch import make_all
 from harness.build.cache import Cache
 from harness.build.toolkit import nvrtc_module
 from harness.cases import CEILING, default_cases, make_case
+from harness.check.verify import round_to
 from harness.chips import DEFAULT_ARCHS
 from harness.errors import AblationError
 from harness.key import digest
-from harness.model import Case, Inspection, Level, Source, Study, Values
+from harness.model import Array, Case, Expected, Inspection, Level, Source, Study, Values, to_bfloat16
 from harness.render import source_digest
 
 STUDIES = ablations.load()
@@ -63,6 +66,16 @@ def changed(source: Source, *changes: tuple[str, str]) -> Source:
         assert old in text, f"the kernel of {source.case} holds no {old!r}"
         text = text.replace(old, new)
     return with_text(source, text)
+
+
+def stored(expected: Mapping[str, Expected], study: Study, case: Case, sizes: Values) -> dict[str, Array]:
+    """What a kernel that computes these values exactly would write."""
+    found = {}
+    for name, spec in study.outputs(case, sizes).items():
+        kind = "uint16" if spec.dtype == "bfloat16" else spec.dtype
+        rounded = round_to(expected[name].values, kind)
+        found[name] = to_bfloat16(rounded.astype(np.float32)) if kind == "uint16" else rounded.astype(kind)
+    return found
 
 
 def inspections(

@@ -14,9 +14,9 @@ from warp import Warp
 
 from ablations import _attention_reference as attention_reference
 from ablations import attention
-from harness.check.verify import compare, round_to
-from harness.model import Array, Case, Expected, Inputs, Study, Values, Where, as_float64, to_bfloat16
-from tests.studies import ATTENTION, INSTRUCTION, MAIN, case_of, name_of
+from harness.check.verify import compare
+from harness.model import Array, Case, Expected, Inputs, Study, Values, Where, as_float64
+from tests.studies import ATTENTION, INSTRUCTION, MAIN, case_of, name_of, stored
 
 H200 = Where(sms=132, ctas_per_sm=2)
 EVERY_CASE = pytest.mark.parametrize(("study", "case"), MAIN, ids=name_of)
@@ -239,16 +239,6 @@ def test_bounds_are_finite_and_only_exact_values_have_none(
 
 
 # ---- what the bounds still catch -----------------------------------------------------------------------
-
-
-def stored(expected: Mapping[str, Expected], study: Study, case: Case, sizes: Values) -> dict[str, Array]:
-    """What a kernel that computes these values exactly would write."""
-    found = {}
-    for name, spec in study.outputs(case, sizes).items():
-        kind = "uint16" if spec.dtype == "bfloat16" else spec.dtype
-        rounded = round_to(expected[name].values, kind)
-        found[name] = to_bfloat16(rounded.astype(np.float32)) if kind == "uint16" else rounded.astype(kind)
-    return found
 
 
 def with_tiles(case: Case, inputs: Inputs, more: int) -> dict[str, Expected]:

@@ -54,8 +54,6 @@ def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
     cases = cases_of(plan, studies)
     if plan.require_gpu and reason:
         return RunResult(reason_not_timed=reason)
-    if plan.require_gpu and reason:
-        return RunResult(reason_not_timed=reason)
     archs = _architectures(plan, facts)
     timed_arch = chips.arch_of(facts.cc) if facts else None
     planned = {
@@ -206,11 +204,13 @@ def _run_timed(
                 keep(record)
         verified: list[timed.Candidate] = []
         waiting = [c for c in made if isinstance(c, timed.Candidate)]
+        unrecorded = {c.id: None for c in waiting}
         try:
             for candidate, error in timed.prepare_and_verify(bench, waiting, device, ui):
                 if error is None:
                     verified.append(candidate)
                 else:
+                    del unrecorded[candidate.id]
                     keep(failed(candidate.record, error))
             others: list[peers.Beside] = []
             for row, error in peers.prepared(bench, peers.beside(bench, verified), device):
@@ -222,7 +222,7 @@ def _run_timed(
             entries = [*timed.entries_of(bench, verified), *peers.entries(others, cold=plan.l2 == "cold")]
             session = timed.measure(bench, entries, device, ui)
         except KeyboardInterrupt:
-            writer.finish(missing=[c.id for c in waiting])
+            writer.finish(missing=tuple(unrecorded))
             ui.note(f"interrupted: {path} is partial; --resume {path} goes on from it")
             return False
         for candidate in verified:
