@@ -214,11 +214,11 @@ def _run_timed(
                     keep(failed(candidate.record, error))
             others: list[peers.Beside] = []
             for row, error in peers.prepared(bench, peers.beside(bench, verified), device):
+                outcome.planned += 1
                 if error is None:
                     others.append(row)
                 else:
                     keep(failed(row.record(), error))
-            outcome.planned += len(others)
             entries = [*timed.entries_of(bench, verified), *peers.entries(others, cold=plan.l2 == "cold")]
             session = timed.measure(bench, entries, device, ui)
         except KeyboardInterrupt:
@@ -231,7 +231,9 @@ def _run_timed(
             else:
                 keep(timed.measured_record(candidate, session))
         for row in others:
-            if row.id not in session.missing:
+            if row.id in session.missing:
+                missing.append(row.id)
+            else:
                 keep(peers.measured_record(row, session))
         writer.finish(missing=missing)
         if session.partial:
