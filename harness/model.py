@@ -241,6 +241,10 @@ class OutputSpec:
 Inputs = Mapping[str, Array]
 
 
+def _as_it_comes(case: Case) -> int | None:
+    return None
+
+
 def _no_peers(case: Case) -> Mapping[str, str]:
     return {}
 
@@ -274,6 +278,8 @@ class Study:
         legend: level meanings beyond the switches' own lines: what each strip computes.
         is_ceiling: whether its best case is the most that a path and its types give on a GPU.
         parallel: axes whose levels add independent work to a warp or an SM.
+        residency: case -> CTAs per SM that it is held at by dynamic shared memory, where its study varies
+            them; None where full decides.
         peers: full case -> {name: "module:function"}, what a user would run instead, timed in the same
             rounds where its package is installed; the function takes (case, sizes, inputs, stream) with the
             inputs as device buffers of bytes, and returns what enqueues one launch on that CUDA stream.
@@ -301,6 +307,7 @@ class Study:
     is_ceiling: bool = False
     parallel: tuple[str, ...] = ()
     peers: Callable[[Case], Mapping[str, str]] = field(default=_no_peers)
+    residency: Callable[[Case], int | None] = field(default=_as_it_comes)
 
     def switch(self, name: str) -> Switch:
         """The switch called `name`; StudyError with the valid names."""

@@ -103,6 +103,7 @@ def context(study: Study, case: Case, perturbation: int = 0) -> dict[str, object
     return {
         **case.levels,
         **case.configuration,
+        "entry": study.name,
         "perturbation": perturbation,
         "provenance": "\n// ".join(provenance),
     }

@@ -128,7 +128,7 @@ def test_a_case_uses_its_levels_its_configuration_and_nothing_else(study: Study,
     jinja.context_class = Recording
     Recording.asked = set()
     jinja.get_template(study.template).render(context(study, case))
-    given_names = {*case.levels, *case.configuration, "perturbation", "provenance"}
+    given_names = {*case.levels, *case.configuration, "entry", "perturbation", "provenance"}
     assert given_names - Recording.asked == set(), "a level or number that changes nothing"
     assert Recording.asked - given_names == set(), "a name that no case gives"
 
@@ -151,7 +151,7 @@ def test_no_template_of_a_study_reads_a_name_that_cases_lack(study: Study) -> No
                 if str(path.relative_to(TEMPLATES)) not in seen
             ]
     case = default_cases(study)[0]
-    assert names == {*case.levels, *case.configuration, "perturbation", "provenance"}
+    assert names == {*case.levels, *case.configuration, "entry", "perturbation", "provenance"}
 
 
 def test_every_part_belongs_to_a_case() -> None:

@@ -198,7 +198,7 @@ def _launch(job: Job) -> Launch:
 
 
 def _compare(job: Job, built: Mapping[Hashable, Result], limits: Limits | None) -> Result:
-    """A build with the residency of its full case and the notes on what else changed.
+    """A build at the residency that its study asks for, else that of full, with notes on what else changed.
 
     A case at another configuration than full's is not held to it: it stands for its own best.
     """
@@ -206,31 +206,48 @@ def _compare(job: Job, built: Mapping[Hashable, Result], limits: Limits | None) 
     if isinstance(build, AblationError):
         return build
     build = replace(build, case=job.case)
+    asked = job.study.residency(job.case)
+    if asked is not None and limits is not None:
+        build = _hold_asked(job, build, asked, limits)
     full_job = job.full
     if full_job.identity == job.identity or full_job.case.configuration != job.case.configuration:
         return build
     full = built[full_job.identity]
     if isinstance(full, AblationError):
-        return replace(build, notes=(f"not compared with full, which failed: {full.message}",))
+        text = f"not compared with full, which failed: {full.message}"
+        return replace(build, notes=(*build.notes, text))
     kept = job.study.contract(job.case).present
-    found = notes(build.inspection, full.inspection, kept)
-    if limits is None or build.natural_ctas is None or full.natural_ctas is None:
-        return replace(build, notes=found)
-    build = replace(build, notes=found)
+    build = replace(build, notes=(*build.notes, *notes(build.inspection, full.inspection, kept)))
+    if asked is not None or limits is None or build.natural_ctas is None or full.natural_ctas is None:
+        return build
     if _launch(job).block != _launch(full_job).block:
         return build  # another number of warps is the axis itself: CTAs per SM cannot be compared
     return _hold(job, build, full.natural_ctas, limits)
+
+
+def _hold_asked(job: Job, build: Build, want: int, limits: Limits) -> Build:
+    """The build padded to the `want` CTAs per SM that its study asks for; a note where fewer fit."""
+    natural = build.natural_ctas or 0
+    if natural < want:
+        text = f"{want} CTAs per SM are asked for, only {natural} fit"
+        return replace(build, notes=(*build.notes, text))
+    return _padded(job, build, want, limits, "the")
 
 
 def _hold(job: Job, build: Build, want: int, limits: Limits) -> Build:
     """The build padded to full's `want` CTAs per SM where a part is stripped; a note where it has fewer."""
     natural = build.natural_ctas or 0
     stripped = any(job.case.levels[switch.name] in switch.strips for switch in job.study.switches)
-    if natural == want or (natural > want and not stripped):
-        return build
     if natural < want:
         text = f"fewer CTAs per SM than full: full has {want}, this case {natural}"
         return replace(build, notes=(*build.notes, text))
+    return _padded(job, build, want, limits, "full's") if stripped else build
+
+
+def _padded(job: Job, build: Build, want: int, limits: Limits, whose: str) -> Build:
+    """The build with as much dynamic shared memory as keeps it at `want` CTAs per SM, and a note of it."""
+    if build.natural_ctas == want:
+        return build
     padded = padded_shared(
         limits,
         threads=_launch(job).block,
@@ -239,7 +256,6 @@ def _hold(job: Job, build: Build, want: int, limits: Limits) -> Build:
         dynamic_bytes=build.dynamic_bytes,
         want=want,
     )
-    text = (
-        f"padded to full's {want} CTAs per SM ({natural} would fit): {padded} bytes of dynamic shared memory"
-    )
+    fits = f"({build.natural_ctas} would fit)"
+    text = f"padded to {whose} {want} CTAs per SM {fits}: {padded} bytes of dynamic shared memory"
     return replace(build, dynamic_bytes=padded, ctas_per_sm=want, notes=(*build.notes, text))
