@@ -349,6 +349,7 @@ class Inspection:
         loop_instructions: instructions in the main loop, NOPs left out.
         kernel_mma: opcode -> number of tensor instructions in the whole kernel.
         code_hash: of the kernel's instruction text: equal hashes are the same code.
+        loop_minimum: as `loop`, but only what every trip runs, whichever way its branches go.
     """
 
     registers: int
@@ -360,6 +361,7 @@ class Inspection:
     loop_instructions: int
     kernel_mma: Mapping[str, int]
     code_hash: str
+    loop_minimum: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

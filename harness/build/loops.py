@@ -30,6 +30,42 @@ def closed_loops(count: int, targets: Mapping[int, int], ends: Set[int]) -> Iter
             yield target, branch
 
 
+def always_run(first: int, last: int, targets: Mapping[int, int], ends: Set[int]) -> list[tuple[int, int]]:
+    """(start, end) of the stretches of a loop that every trip runs, however its branches go; end excluded.
+
+    A trip goes from `first` to any branch back to it. Ways that leave first..last are not looked at: what
+    comes back from there (a slow path) has done the work of what it left out.
+    """
+    inside = {b: t for b, t in targets.items() if first <= b <= last and first <= t <= last}
+    starts = {first, *inside.values(), *(b + 1 for b in targets), *(e + 1 for e in ends)}
+    bounds = sorted(start for start in starts if first <= start <= last)
+    blocks = list(pairwise([*bounds, last + 1]))
+    index = {start: i for i, (start, _) in enumerate(blocks)}
+    after: list[set[int]] = [set() for _ in blocks]
+    for i, (_, end) in enumerate(blocks):
+        if end - 1 not in ends and end in index:
+            after[i].add(index[end])
+        if end - 1 in inside:
+            after[i].add(index[inside[end - 1]])
+    return [block for i, block in enumerate(blocks) if not _comes_round(after, without=i)]
+
+
+def _comes_round(after: list[set[int]], *, without: int) -> bool:
+    """Whether a way from block 0 back to block 0 misses block `without`."""
+    if without == 0:
+        return False
+    seen: set[int] = set()
+    waiting = [0]
+    while waiting:
+        for block in after[waiting.pop()]:
+            if block == 0:
+                return True
+            if block != without and block not in seen:
+                seen.add(block)
+                waiting.append(block)
+    return False
+
+
 def _block_starts(count: int, targets: Mapping[int, int], ends: Set[int]) -> list[int]:
     """The first instruction of each basic block, ascending."""
     starts = {0, *targets.values(), *(branch + 1 for branch in targets), *(end + 1 for end in ends)}

@@ -16,7 +16,7 @@ from harness.build.disassembler import (
     disassemble,
     disassemble_all,
 )
-from harness.build.loops import closed_loops
+from harness.build.loops import always_run, closed_loops
 from harness.errors import ToolError
 from harness.key import digest
 from harness.model import Inspection
@@ -38,8 +38,10 @@ __all__ = [
 ]
 
 # Raise it whenever the meaning of an inspection changes: cached ones of another number are not used.
-SCHEMA = 3
+SCHEMA = 4
 
+# Predicates under which an instruction always runs.
+_ALWAYS = ("", "@PT", "@UPT")
 _REGISTERS = re.compile(r"Used ([0-9]+) registers")
 _SHARED = re.compile(r"([0-9]+) bytes smem")
 _FRAME = re.compile(r"([0-9]+) bytes stack frame")
@@ -47,14 +49,27 @@ _FRAME = re.compile(r"([0-9]+) bytes stack frame")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A loop body without the instructions that do nothing; empty when there is no such loop."""
+    """A loop body without the instructions that do nothing; empty when there is no such loop.
+
+    `always` are those that every trip runs: on each way through the loop, under no predicate.
+    """
 
     instructions: tuple[Instruction, ...] = ()
+    always: tuple[Instruction, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
         """Full opcode -> number."""
-        return dict(sorted(Counter(i.opcode for i in self.instructions).items()))
+        return _counted(self.instructions)
+
+    @property
+    def minimum(self) -> dict[str, int]:
+        """Full opcode -> number that every trip runs, at least."""
+        return _counted(self.always)
+
+
+def _counted(instructions: Iterable[Instruction]) -> dict[str, int]:
+    return dict(sorted(Counter(i.opcode for i in instructions).items()))
 
 
 def main_loop(listing: Listing) -> Loop:
@@ -75,7 +90,15 @@ def main_loop(listing: Listing) -> Loop:
             best = rank
     if best is None:
         return Loop()
-    return Loop(instructions=tuple(i for i in instructions[best[2] : best[3] + 1] if not i.does_nothing))
+    return Loop(
+        instructions=tuple(i for i in instructions[best[2] : best[3] + 1] if not i.does_nothing),
+        always=tuple(
+            i
+            for start, end in always_run(best[2], best[3], targets, ends)
+            for i in instructions[start:end]
+            if not i.does_nothing and i.predicate in _ALWAYS
+        ),
+    )
 
 
 def inspect_cubin(path: Path, log: str, nvdisasm: Path | None = None) -> Inspection:
@@ -100,6 +123,7 @@ def inspect_listing(listing: Listing, log: str) -> Inspection:
         spill_loads=heads["LDL"],
         loop=loop.counts,
         loop_instructions=len(loop.instructions),
+        loop_minimum=loop.minimum,
         kernel_mma=dict(sorted(tensor.items())),
         code_hash=code_hash(listing.instructions),
     )
@@ -154,7 +178,7 @@ def _hash_text(instruction: Instruction) -> str:
 def _never_goes_on(instruction: Instruction) -> bool:
     """Whether the next instruction is reached only by a branch from elsewhere."""
     head = instruction.opcode.partition(".")[0]
-    if instruction.predicate not in ("", "@PT", "@UPT"):
+    if instruction.predicate not in _ALWAYS:
         return False
     if head == "BRA":  # `BRA P0, x` and `BRA.U UP0, x` carry their condition as an operand
         return "," not in instruction.operands
