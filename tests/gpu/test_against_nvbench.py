@@ -119,8 +119,8 @@ def medians(report: dict) -> dict[str, float]:
         name = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "case")
         values = {
             summary["tag"]: data["value"]
-            for summary in state["summaries"]
-            for data in summary["data"]
+            for summary in state["summaries"] or ()
+            for data in summary.get("data") or ()
             if data["name"] == "value"
         }
         tag = "nv/cold/time/gpu/median"

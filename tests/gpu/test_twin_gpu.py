@@ -77,7 +77,9 @@ def test_twin_is_nearer_to_the_gpu_than_the_gpu_is_to_float64(
         apart = np.linalg.norm(on_gpu - on_cpu)
         off = np.linalg.norm(on_gpu - reference[name].values)
         print(f"{case} {name}: twin - GPU {apart:.3g}, GPU - float64 {off:.3g}")
-        assert apart <= off
+        # Where the GPU is right to the last bit of fp32, the last bit of its lg2 and ex2 is all that is left.
+        last_bit = 2.0**-23 * np.linalg.norm(reference[name].values) if gpu[name].dtype == np.float32 else 0
+        assert apart <= max(off, last_bit)
 
 
 # Eight rows of 16 bytes, this many bytes apart: all banks once, half of them twice, one group eight times.
