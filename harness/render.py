@@ -33,6 +33,8 @@ _TRAPS = (
     (re.compile(r"\{%\s*[0-9]"), "'{%0' is a Jinja tag: PTX belongs into templates/device/ptx.cuh"),
     (re.compile(r"\{\{[^{}]*[,;][^{}]*\}"), "'{{a, b}' is a Jinja expression: write '{ {a, b} }'"),
     (re.compile(r"\{#\s*[A-Za-z_]\w*\s*,"), "'{#' opens a Jinja comment: write '{ #'"),
+    (re.compile(r"\{\{\s*[-+.&'\"0-9]"), "'{{0' is a Jinja expression: write '{ {0} }'"),
+    (re.compile(r"\}\}[fFuUlL]\b"), "a suffix after '}}' spoils an int (2f): write float({{ x }})"),
 )
 
 
@@ -115,9 +117,8 @@ def render(study: Study, case: Case, perturbation: int = 0, *, folder: Path = TE
     try:
         marked = jinja.get_template(study.template).render(context(study, case, perturbation))
     except jinja2.TemplateSyntaxError as error:
-        raise RenderError(
-            f"templates/{error.name or study.template}:{error.lineno}: {error.message}"
-        ) from error
+        place = f"{_relative(error.name or study.template, folder)}:{error.lineno}"
+        raise RenderError(f"templates/{place}: {error.message}") from error
     except jinja2.TemplateNotFound as error:
         raise RenderError(f"{case}: no template or part templates/{error.name}") from error
     except jinja2.UndefinedError as error:
@@ -167,6 +168,12 @@ def _strip_marks(marked: str, template: str) -> tuple[str, tuple[tuple[str, int]
     if lines and not lines[-1]:
         places.pop()
     return "\n".join(lines), tuple(places)
+
+
+def _relative(name: str, folder: Path) -> str:
+    """A template's name; Jinja's lexer gives the whole path in its place."""
+    path = Path(name)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else name
 
 
 def _place(error: BaseException, folder: Path) -> str:
