@@ -12,6 +12,7 @@ from harness.answer.decide import Decision, Evidence, decide
 from harness.answer.evidence import Ceiling, Mode, ceiling_of, ceilings, evidence_of, light_clocks, mode_of
 from harness.answer.group import Group, latest_groups, median_of
 from harness.answer.lattice import shape_of
+from harness.answer.predict import Prediction, counts_of_record, other_peak, predict, predicted_row
 from harness.answer.result import Attribution
 from harness.answer.words import evidence_text, sentence
 from harness.chips import Rate, chip_peak, peak
@@ -42,7 +43,10 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer for one group. `sentence` says it; `evidence_text` is the paragraph behind it."""
+    """The answer for one group. `sentence` says it; `evidence_text` is the paragraph behind it.
+
+    `prediction` is the bound from the machine code of full, None where that is not known.
+    """
 
     group: Group
     mode: Mode
@@ -51,6 +55,7 @@ class Verdict:
     ceiling: Ceiling | None
     shares: Shares
     attribution: Attribution | None
+    prediction: Prediction | None
     sentence: str
     evidence_text: str
 
@@ -89,6 +94,8 @@ def judge(
     decision = decide(evidence)
     shares = shares_of(group)
     mode = mode_of(group.full_record)
+    counts = counts_of_record(group.full_record)
+    prediction = predict(counts, group.chip) if counts and group.chip else None
     return Verdict(
         group=group,
         mode=mode,
@@ -97,8 +104,9 @@ def judge(
         ceiling=ceiling,
         shares=shares,
         attribution=attribution,
+        prediction=prediction,
         sentence=sentence(decision, evidence, mode, ceiling, shares),
-        evidence_text=evidence_text(decision, evidence, attribution, light_hz, group),
+        evidence_text=evidence_text(evidence, attribution, prediction, light_hz, group),
     )
 
 
@@ -108,12 +116,11 @@ def shares_of(group: Group) -> Shares:
     value = median_of(group.full_record, "flop_clk_sm")
     if chip is None:
         return Shares(flop_clk_sm=value, own=None, chip=None, other=None)
-    others = (peak(chip, path, entry, name) for name in ("f32", "f16") if name != acc)
     return Shares(
         flop_clk_sm=value,
         own=peak(chip, path, entry, acc),
         chip=chip_peak(chip, entry),
-        other=next((rate for rate in others if rate), None),
+        other=other_peak(chip, path, entry, acc),
     )
 
 
@@ -155,6 +162,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             for name, rate in (("own", shares.own), ("chip", shares.chip), ("other", shares.other))
         },
         "attribution": _attribution(verdict.attribution),
+        "predicted": None if verdict.prediction is None else predicted_row(verdict.prediction),
     }
 
 

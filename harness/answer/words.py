@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.answer.costs import Amount
-from harness.answer.decide import Decision, Evidence, Gain
+from harness.answer.decide import CEILING_RATIO, Decision, Evidence, Gain
 from harness.answer.evidence import Ceiling, Mode
 from harness.answer.group import Group, median_of
+from harness.answer.predict import Prediction, of_bound
 from harness.answer.result import Attribution
 from harness.chips import Rate
 
 if TYPE_CHECKING:
     from harness.answer.verdict import Shares
 
+# From this fraction of a bound on, the pipe that sets it is what binds.
+PIPE_RATIO = 0.9
 _ACCUMULATE = {"f32": "fp32-accumulate", "f16": "fp16-accumulate", "s32": "int32-accumulate"}
 
 
@@ -49,7 +52,7 @@ def _why_unclear(decision: Decision, evidence: Evidence) -> str:
         reasons.append(f"not measured: {', '.join(evidence.unmeasured)}")
     if evidence.ratio is None:
         reasons.append("no ceiling is known for this GPU and path")
-    elif evidence.ratio.high >= 0.92 and not decision.doubtful:
+    elif evidence.ratio.high >= CEILING_RATIO and not decision.doubtful:
         reasons.append("near the ceiling, within noise")
     return "; ".join(reasons) or "nothing measured tells latency from overlap"
 
@@ -109,9 +112,9 @@ def other_peak_text(shares: Shares) -> str:
 
 
 def evidence_text(
-    decision: Decision,
     evidence: Evidence,
     attribution: Attribution | None,
+    prediction: Prediction | None,
     light_hz: float | None,
     group: Group,
 ) -> str:
@@ -129,12 +132,28 @@ def evidence_text(
         best = max(evidence.gains, key=lambda gain: (gain.fraction.value, gain.what, gain.case))
         word = "" if best.fraction.clear else ", within noise"
         parts.append(f"More parallelism: {gain_text(best)} at best{word}.")
+    measured = median_of(group.full_record, "flop_clk_sm")
+    if prediction is not None and measured:
+        parts.append(bound_text(measured, prediction))
     parts += _clock_text(group, evidence, light_hz)
     if attribution is not None:
         sampled = "builds of perturbed text" if attribution.builds_sampled else "one build a case"
         caution = "" if attribution.builds_sampled else ", so code generation was not sampled"
         parts.append(f"{attribution.rounds} interleaved rounds, {sampled}{caution}.")
     return " ".join(parts)
+
+
+def bound_text(measured: float, prediction: Prediction) -> str:
+    """A measurement against the bound of its machine code, and what that says."""
+    ratio, beaten = of_bound(measured, prediction)
+    bound = f"{prediction.flop_clk_sm:.0f} FLOP/clk/SM, set by the {prediction.binding} pipe"
+    if beaten:
+        over = 100 * ratio - 100
+        return f"ERROR OF THE SUITE: it beats the bound of its machine code ({bound}) by {over:.1f} %."
+    reaches = f"It reaches {100 * ratio:.0f} % of the bound of its machine code ({bound})"
+    if ratio >= PIPE_RATIO:
+        return f"{reaches}: that pipe is near full."
+    return f"{reaches}: no pipe is full, so latency or overlap is the reason."
 
 
 def _costs_text(evidence: Evidence) -> str:

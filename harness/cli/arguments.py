@@ -35,10 +35,17 @@ _EXAMPLES = {
     "check": ("ablate check", "ablate check --release"),
     "cache": ("ablate cache", "ablate cache --clear"),
     "doctor": ("ablate doctor", "ablate doctor --json"),
+    "explain": (
+        "ablate explain",
+        "ablate explain STUDY --records results/records",
+        "ablate explain --gpu 'NVIDIA GeForce RTX 4090'     a chip one does not own: predicted",
+    ),
     "compare": (
         "ablate compare before.jsonl after.jsonl",
         "ablate compare before.jsonl after.jsonl --threshold 0.5",
         "ablate compare h200.jsonl a100.jsonl --across-gpus",
+        "ablate compare --bench                        the last two runs of `make bench`",
+        "ablate compare --bench --case-threshold '*@m64*:2.5'",
     ),
 }
 
@@ -90,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tables(check)
     _add_cache(add("cache", "say where the build cache is and how large, or clear it"))
     _json(add("doctor", "say which tools are here, in which version, and what to do about the others"))
+    _add_explain(add("explain", "say in words what binds: from records, or predicted for a chip one has not"))
     _add_compare(add("compare", "compare two record files, case by case"))
     return parser
 
@@ -173,10 +181,42 @@ def _add_cache(command: argparse.ArgumentParser) -> None:
     _json(command)
 
 
+def _add_explain(command: argparse.ArgumentParser) -> None:
+    command.add_argument("study", nargs="?", default="", metavar="STUDY", help="only this study")
+    command.add_argument("--gpu", default="", metavar="NAME", help="only this GPU; predicted if not measured")
+    command.add_argument(
+        "--records",
+        type=Path,
+        default=Path("results/records"),
+        metavar="DIR",
+        help="record files, or one (default: results/records)",
+    )
+    command.add_argument("--cache", type=Path, metavar="DIR", help="folder of the build cache")
+    _json(command)
+
+
 def _add_compare(command: argparse.ArgumentParser) -> None:
-    command.add_argument("before", type=Path, metavar="A", help="record file")
-    command.add_argument("after", type=Path, metavar="B", help="record file")
+    command.add_argument(
+        "before", type=Path, nargs="?", metavar="A", help="record file, or a saved benchmark"
+    )
+    command.add_argument("after", type=Path, nargs="?", metavar="B", help="the same of a later run")
+    command.add_argument(
+        "--bench",
+        type=Path,
+        nargs="?",
+        const=Path(".benchmarks"),
+        metavar="DIR",
+        help="compare the last two runs that `make bench` saved of one GPU (in .benchmarks)",
+    )
     command.add_argument("--threshold", type=_positive, metavar="PCT", help="smallest difference that fails")
+    command.add_argument(
+        "--case-threshold",
+        type=_case_threshold,
+        action="append",
+        default=[],
+        metavar="GLOB:PCT",
+        help="the same for cases that match, of saved benchmarks; repeatable",
+    )
     command.add_argument(
         "--across-gpus", action="store_true", help="allow different GPUs: shares of own peaks"
     )
@@ -191,6 +231,13 @@ def _results(command: argparse.ArgumentParser) -> None:
 
 def _json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="answer as one JSON document on standard output")
+
+
+def _case_threshold(text: str) -> tuple[str, float]:
+    pattern, _, percent = text.rpartition(":")
+    if not pattern:
+        raise argparse.ArgumentTypeError(f"{text!r} is not GLOB:PCT, like 'attention/floor*:0.5'")
+    return pattern, _positive(percent)
 
 
 def _whole(least: int) -> Callable[[str], int]:

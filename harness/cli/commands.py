@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 
 from harness import progress
 from harness.cli.choose import check_folder, check_results, load_studies, make_plan
+from harness.cli.comparing import compare
+from harness.cli.explain import explain
 from harness.cli.facts import digest_today, study_facts
 from harness.cli.listing import list_studies
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
-from harness.errors import ToolError
 from harness.plan import FAILED, Plan, RunResult
 
 _FAILURE, _USAGE, _NO_GPU = 1, 2, 3
@@ -164,27 +164,6 @@ def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     return 0 if tools.can_build(findings) else _FAILURE
 
 
-def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    """Compare two record files; 1 when something got slower than the threshold allows, 3 when nothing
-    matched."""
-    from harness.store import read
-
-    before, after = read(arguments.before), read(arguments.after)
-    try:
-        module = importlib.import_module("harness.compare")
-    except ModuleNotFoundError as error:
-        raise ToolError("this version of the suite cannot compare runs yet") from error
-    found = module.compare(
-        before, after, threshold_percent=arguments.threshold, across_gpus=arguments.across_gpus
-    )
-    if arguments.json:
-        say_json(found.as_json())
-    else:
-        say("\n".join(found.lines(width())))
-    status: int = found.exit_status
-    return status
-
-
 Command = Callable[[argparse.Namespace, Sequence[str]], int]
 
 COMMANDS: Mapping[str, Command] = {
@@ -195,5 +174,6 @@ COMMANDS: Mapping[str, Command] = {
     "check": check,
     "cache": cache,
     "doctor": doctor,
+    "explain": explain,
     "compare": compare,
 }

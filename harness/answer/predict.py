@@ -1,0 +1,267 @@
+"""Machine code of a loop and the rates of a chip -> a throughput that no run can beat, and what sets it.
+
+A bound says what binds where a pipe is really near full. Far below it (under 0.9, say) it says only that no
+pipe is: latency and overlap are then the reason, and a bound explains nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.answer.pipes import SUB_PARTITIONS, PipeUse, pipe_uses
+from harness.chips import Chip, Rate, chip_peak, peak, pipe
+from harness.model import Build, Contract, Launch, Work
+
+Json = Mapping[str, Any]
+# More than this over the bound is an error of the suite: wrong work, merged MMAs, a wrong clock or rate.
+TOLERANCE = 0.005
+# Without knowing what every trip runs: what no branch of these loops skips.
+CERTAIN = ("shared_bytes",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What a case has to do, per trip of one CTA's main loop and in all.
+
+    `loop` is opcode -> number in one trip of one warp; `whole` says that it counts the whole loop, branches
+    included, and not only what every trip runs.
+    """
+
+    study: str
+    case: str
+    arch: str
+    path: str
+    input: str
+    acc: str
+    loop: Mapping[str, int]
+    whole: bool
+    warps: int
+    ctas: int
+    trips: int
+    flops: int
+    flops_per_mma: int
+    mma_per_cta: int
+    gmem_bytes: int
+    unique_bytes: int
+    ctas_per_sm: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A bound of one case on one chip.
+
+    Args:
+        flop_clk_sm: never to be beaten. tflop_s: the same at the specification's boost clock.
+        binding: the pipe that sets it. second: the next, `margin` its clocks over those of the binding one.
+        pipes: clocks per trip of one CTA, most first; unknown: pipes whose rate nobody knows.
+        whole_loop: only tensor and shared memory were counted, as branches could not be told.
+        own, chip: the peaks it is a share of; other: that of the same path with the other accumulator.
+    """
+
+    study: str
+    case: str
+    arch: str
+    gpu: str
+    flop_clk_sm: float
+    tflop_s: float
+    boost_hz: float
+    binding: str
+    second: str | None
+    margin: float | None
+    pipes: tuple[PipeUse, ...]
+    unknown: tuple[str, ...]
+    whole_loop: bool
+    own: Rate | None
+    chip: Rate | None
+    other: Rate | None
+
+    def percent(self, rate: Rate | None) -> float | None:
+        """The bound as a percentage of a peak."""
+        return None if rate is None else 100 * self.flop_clk_sm / rate.flop_clk_sm
+
+
+def counts_of_build(build: Build, work: Work, launch: Launch, contract: Contract) -> Counts:
+    """What a build has to do at the sizes of `work` and `launch`."""
+    inspection = build.inspection
+    return Counts(
+        study=build.case.study,
+        case=build.case.name,
+        arch=build.arch,
+        path=contract.path,
+        input=contract.input,
+        acc=contract.acc,
+        loop=inspection.loop_minimum or inspection.loop,
+        whole=not inspection.loop_minimum,
+        warps=launch.block // 32,
+        ctas=launch.ctas,
+        trips=work.iterations,
+        flops=work.flops,
+        flops_per_mma=work.flops_per_mma,
+        mma_per_cta=work.mma_per_cta,
+        gmem_bytes=work.gmem_bytes,
+        unique_bytes=work.unique_bytes,
+        ctas_per_sm=build.ctas_per_sm,
+    )
+
+
+def counts_of_record(record: Json) -> Counts | None:
+    """What a record's build has to do; None where it holds no build, work or launch."""
+    build, work, launch = record.get("build"), record.get("work"), record.get("launch")
+    needed = ("iterations", "mma_per_cta", "flops", "mma_path")
+    if not build or not work or not launch or not build.get("loop") or not all(work.get(n) for n in needed):
+        return None
+    return Counts(
+        study=record["study"],
+        case=record["case"],
+        arch=str(record["target"]["arch"]),
+        path=work["mma_path"],
+        input=work["input"],
+        acc=work["acc"],
+        loop=build.get("loop_minimum") or build["loop"],
+        whole=not build.get("loop_minimum"),
+        warps=launch["block"] // 32,
+        ctas=math.prod(launch["grid"]),
+        trips=work["iterations"],
+        flops=work["flops"],
+        flops_per_mma=work.get("flops_per_mma") or 4096,
+        mma_per_cta=work["mma_per_cta"],
+        gmem_bytes=work.get("gmem_bytes") or 0,
+        unique_bytes=work.get("unique_bytes") or 0,
+        ctas_per_sm=build.get("ctas_per_sm"),
+    )
+
+
+def predict(
+    counts: Counts,
+    chip: Chip,
+    *,
+    tensor: float | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> Prediction | None:
+    """The bound of a case on a chip; None where nothing is known of its tensor path.
+
+    `tensor` (FLOP per clock and SM) and `rates` are measured on that chip and stand above the table's.
+    """
+    own = peak(chip, counts.path, counts.input, counts.acc)
+    rate = tensor if tensor is not None else own.flop_clk_sm if own else None
+    if rate is None:
+        return None
+    resident = _resident_warps(counts, chip)
+    uses, unknown = pipe_uses(
+        counts.loop,
+        chip.cc,
+        warps=counts.warps,
+        resident_warps=resident,
+        rates=rates,
+        only=CERTAIN if counts.whole else (),
+    )
+    every = (_tensor_use(counts, rate, resident, own), *uses, *_memory_uses(counts, chip))
+    ordered = sorted(every, key=lambda use: (-use.clk, use.pipe))
+    hard = [use for use in ordered if not use.soft]
+    per_trip = counts.flops / (counts.ctas * counts.trips)
+    bound = per_trip / hard[0].clk
+    return Prediction(
+        study=counts.study,
+        case=counts.case,
+        arch=counts.arch,
+        gpu=chip.name,
+        flop_clk_sm=bound,
+        tflop_s=bound * chip.sms * chip.boost_hz / 1e12,
+        boost_hz=chip.boost_hz,
+        binding=hard[0].pipe,
+        second=hard[1].pipe if len(hard) > 1 else None,
+        margin=hard[1].clk / hard[0].clk if len(hard) > 1 else None,
+        pipes=tuple(ordered),
+        unknown=unknown,
+        whole_loop=counts.whole,
+        own=own,
+        chip=chip_peak(chip, counts.input),
+        other=other_peak(chip, counts.path, counts.input, counts.acc),
+    )
+
+
+def other_peak(chip: Chip, path: str, entry: str, acc: str) -> Rate | None:
+    """The peak of the same path and input with the other floating-point accumulator, if there is one."""
+    others = (peak(chip, path, entry, name) for name in ("f32", "f16") if name != acc)
+    return next((rate for rate in others if rate), None)
+
+
+def _resident_warps(counts: Counts, chip: Chip) -> int | None:
+    """Warps an SM holds at once: as many CTAs as fit, but no more than its part of the grid."""
+    if not counts.ctas_per_sm:
+        return None
+    return min(counts.ctas_per_sm, -(-counts.ctas // chip.sms)) * counts.warps
+
+
+def _tensor_use(counts: Counts, rate: float, resident: int | None, own: Rate | None) -> PipeUse:
+    """From the work itself, not from the opcodes: the contract has compared the two."""
+    used = min(SUB_PARTITIONS, resident or SUB_PARTITIONS) / SUB_PARTITIONS
+    flops = counts.mma_per_cta * counts.flops_per_mma / counts.trips
+    return PipeUse(pipe="tensor", clk=flops / (rate * used), confidence=own.confidence if own else "measured")
+
+
+def _memory_uses(counts: Counts, chip: Chip) -> tuple[PipeUse, ...]:
+    """L2 (soft: the most anybody measured) and DRAM (what cannot be in L2 already), per trip of one CTA."""
+    trips = counts.ctas * counts.trips
+    found = []
+    l2 = pipe(chip.cc, "l2_bytes")
+    if l2 and counts.gmem_bytes:
+        clk = counts.gmem_bytes / trips / l2.rate
+        found.append(PipeUse(pipe="l2_bytes", clk=clk, confidence=l2.confidence, soft=True))
+    if chip.dram_bytes_s and chip.l2_bytes is not None and counts.unique_bytes > chip.l2_bytes:
+        per_clk_sm = chip.dram_bytes_s / chip.boost_hz / chip.sms
+        clk = (counts.unique_bytes - chip.l2_bytes) / trips / per_clk_sm
+        # In clocks it holds at boost only: a slower SM clock leaves more bytes per clock.
+        found.append(PipeUse(pipe="dram_bytes", clk=clk, confidence="vendor", soft=True))
+    return tuple(found)
+
+
+def floor_cycles(counts: Counts, chip: Chip) -> float:
+    """Cycles that the mean SM cannot stay under, less the tolerance; 0 where nothing is known of the chip.
+
+    A measured time below it is an error of the suite, never a result.
+    """
+    found = predict(counts, chip)
+    return 0.0 if found is None else (1 - TOLERANCE) * counts.flops / (chip.sms * found.flop_clk_sm)
+
+
+def of_bound(flop_clk_sm: float, prediction: Prediction) -> tuple[float, bool]:
+    """Measured over predicted, and whether it beats the bound by more than can be: an error of the suite."""
+    ratio = flop_clk_sm / prediction.flop_clk_sm
+    return ratio, ratio > 1 + TOLERANCE
+
+
+def predicted_row(prediction: Prediction) -> dict[str, Any]:
+    """A prediction as JSON types: what a record of type "predicted" holds under the name `predicted`."""
+    return {
+        "flop_clk_sm": prediction.flop_clk_sm,
+        "tflop_s": prediction.tflop_s,
+        "boost_hz": prediction.boost_hz,
+        "binding": prediction.binding,
+        "second": prediction.second,
+        "margin": prediction.margin,
+        "whole_loop": prediction.whole_loop,
+        "pipes": [
+            {"pipe": u.pipe, "clk": u.clk, "confidence": u.confidence, "soft": u.soft}
+            for u in prediction.pipes
+        ],
+        "unknown": list(prediction.unknown),
+        "peaks": {
+            name: None
+            if rate is None
+            else {
+                "name": rate.name,
+                "flop_clk_sm": rate.flop_clk_sm,
+                "percent": prediction.percent(rate),
+                "confidence": rate.confidence,
+            }
+            for name, rate in (
+                ("own", prediction.own),
+                ("chip", prediction.chip),
+                ("other", prediction.other),
+            )
+        },
+    }
