@@ -159,7 +159,8 @@ def predict(
         only=CERTAIN if counts.whole else (),
     )
     every = (_tensor_use(counts, rate, resident, own), *uses, *_memory_uses(counts, chip))
-    ordered = sorted(every, key=lambda use: (-use.clk, use.pipe))
+    # Of pipes that are full alike the tensor pipe is named: nothing better can be had there.
+    ordered = sorted(every, key=lambda use: (-round(use.clk, 6), use.pipe != "tensor", use.pipe))
     hard = [use for use in ordered if not use.soft]
     per_trip = counts.flops / (counts.ctas * counts.trips)
     bound = per_trip / hard[0].clk

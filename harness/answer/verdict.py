@@ -70,7 +70,8 @@ def verdicts(
 ) -> tuple[Verdict, ...]:
     """The newest verdict of each GPU, study and axes in these files, in the order of first mention.
 
-    Records of a study that is not among `studies` are left out. Reads nothing but its arguments.
+    Records of a study that is not among `studies`, or has not their levels, are left out. Reads nothing but
+    its arguments.
     """
     files = tuple(files)
     measured = ceilings(files, [name for name, study in studies.items() if study.is_ceiling])
@@ -78,8 +79,13 @@ def verdicts(
     return tuple(
         judge(group, studies[group.study], ceiling_of(group, measured), clocks.get(group.board), rule)
         for group in latest_groups(files)
-        if group.study in studies
+        if group.study in studies and _is_known(group, studies[group.study])
     )
+
+
+def _is_known(group: Group, study: Study) -> bool:
+    """Whether today's study still has the levels of these records; older ones cannot be asked about."""
+    return all(group.levels.get(s.name, s.baseline) in s.levels for s in study.switches)
 
 
 def judge(
@@ -88,7 +94,8 @@ def judge(
     """The verdict on one group, given its ceiling and the clock of a light kernel on the board (Hz)."""
     # Records of an older suite may lack a switch, or have one more: today's names, its baseline.
     levels = Values({s.name: group.levels.get(s.name, s.baseline) for s in study.switches})
-    shape = shape_of(study, levels, group.configuration)
+    configuration = Values({**study.configurations(levels)[0], **group.configuration})
+    shape = shape_of(study, levels, configuration)
     attribution = attribute(group, shape, rule)
     evidence = evidence_of(group, shape, attribution, ceiling, light_hz, rule)
     decision = decide(evidence)

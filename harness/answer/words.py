@@ -146,7 +146,8 @@ def evidence_text(
 def bound_text(measured: float, prediction: Prediction) -> str:
     """A measurement against the bound of its machine code, and what that says."""
     ratio, beaten = of_bound(measured, prediction)
-    bound = f"{prediction.flop_clk_sm:.0f} FLOP/clk/SM, set by the {prediction.binding} pipe"
+    pipe = {"shared_bytes": "shared-memory"}.get(prediction.binding, prediction.binding)
+    bound = f"{prediction.flop_clk_sm:.0f} FLOP/clk/SM, set by the {pipe} pipe"
     if beaten:
         over = 100 * ratio - 100
         return f"ERROR OF THE SUITE: it beats the bound of its machine code ({bound}) by {over:.1f} %."

@@ -105,5 +105,5 @@ def _say_predictions(studies: Mapping[str, Study], product: Chip, arguments: arg
         say_json({"verdicts": [], "predictions": rows})
     else:
         say("\n\n".join(text for text in texts if text))
-        say("\nNo record of this GPU was found: these are bounds from machine code, which no run can beat.")
-        say("Far below a bound, not a pipe but latency or overlap is the reason.")
+        say("\nNo record of this GPU was found: these are bounds from machine code, which no")
+        say("run can beat. Far below a bound it is latency or overlap, not a pipe.")
