@@ -22,7 +22,7 @@ OLD_ENOUGH := -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup ablate test test-gpu lint format bench publish check release-check doctor clean
+.PHONY: help setup ablate test test-gpu lint format bench compare publish check release-check doctor clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,8 +44,11 @@ lint: $(DEV_READY) ## ruff (rules and format) and mypy --strict
 format: $(DEV_READY) ## let ruff mend what it can
 	$(PY) -m ruff check --fix . && $(PY) -m ruff format .
 
-bench: $(DEV_READY) ## host-side benchmarks (pytest-benchmark)
-	$(PY) -m pytest tests/bench -o python_files='bench_*.py' $(ARGS)
+bench: $(DEV_READY) ## benchmark the cases (with a GPU) and the host side, and save the run: ARGS="-k instruction"
+	$(PY) -m pytest tests/bench -o python_files='bench_*.py' --benchmark-autosave --benchmark-save-data $(ARGS)
+
+compare: $(RUN_READY) ## compare the last two saved benchmark runs of this GPU; fails on a regression in cycles
+	$(PY) -m harness compare --bench $(ARGS)
 
 publish: $(RUN_READY) ## write results/tables and the tables in README.md from the records
 	$(PY) -m harness publish $(ARGS)

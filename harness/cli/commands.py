@@ -84,6 +84,9 @@ def _say_tables(plan: Plan, result: RunResult) -> None:
     from harness import publish
 
     say(publish.terminal(result.files, plan.results, columns=width(), known=study_facts(plan.studies)))
+    if result.reached:
+        fates = ", ".join(f"{word} {number}" for word, number in result.reached.items())
+        say(f"requested {result.planned}, {fates}")
     if result.reason_not_timed:
         say(f"Nothing was timed here: {result.reason_not_timed}")
     for path in result.files:
