@@ -10,7 +10,7 @@ from typing import Literal
 
 from harness.cases import default_cases, nearest
 from harness.errors import UsageError
-from harness.model import Case, Study
+from harness.model import Case, Level, Study
 
 FAILED = (
     "render_failed",
@@ -90,6 +90,7 @@ class RunResult:
         reason_not_timed: why nothing was timed, in one sentence; None when something was.
         planned: rows the plan asked for.
         counts: status -> rows of this run.
+        reached: rows that were compiled, whose numbers were verified, that were timed.
         steps: what a dry run would do.
     """
 
@@ -97,6 +98,7 @@ class RunResult:
     reason_not_timed: str | None = None
     planned: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    reached: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
 
     @property
@@ -130,7 +132,9 @@ def matches(case: Case, pattern: str) -> bool:
 
 def _missed(pattern: str, studies: Sequence[Study], cases: Mapping[str, Sequence[Case]]) -> str:
     """Why a pattern matches nothing: an unknown switch or level in it, else the nearest names."""
-    levels = {switch.name: switch.levels for study in studies for switch in study.switches}
+    levels: dict[str, dict[Level, None]] = {}
+    for switch in (switch for study in studies for switch in study.switches):
+        levels.setdefault(switch.name, {}).update(dict.fromkeys(switch.levels))
     named = pattern.rpartition("/")[2].partition("@")[0]
     for part in named.split(","):
         switch, equals, level = part.partition("=")

@@ -43,6 +43,7 @@ PROVED: dict[str, tuple[str, ...]] = {
     "C12": (
         "test_field_cases.py::test_c12_a_guard_that_leaves_a_scalar_loop_is_refused_where_it_does",
         "test_field_cases.py::test_c12_a_label_of_the_other_accumulator_is_refused",
+        "test_field_cases.py::test_c12_a_run_says_how_many_cases_got_how_far",
         "test_chips.py::test_turing_is_not_supported_and_says_why",
         "test_nvrtc.py::test_instructions_that_an_architecture_lacks_are_not_supported_there",
     ),

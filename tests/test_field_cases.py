@@ -10,7 +10,7 @@ from pathlib import Path
 import kernels
 import pytest
 
-from harness import chips
+from harness import chips, cli
 from harness.build import nvrtc
 from harness.build.artifact import Request, save_source
 from harness.build.batch import make_all
@@ -20,6 +20,7 @@ from harness.build.residency import check_dynamic, ctas_per_sm
 from harness.build.toolkit import nvrtc_module
 from harness.errors import CompileError, NotSupportedError, UsageError
 from harness.model import Contract, Inspection
+from harness.plan import RunResult
 from harness.render import TEMPLATES
 from tests.studies import STUDIES, user_cache
 
@@ -75,6 +76,16 @@ def test_c12_a_label_of_the_other_accumulator_is_refused() -> None:
         assert broken_rules(replace(ONE_MMA, mma="HMMA.16816.F16"), inspected(kernels.ONE, arch))
         assert broken_rules(ONE_MMA, inspected(kernels.HALF, arch))
         assert broken_rules(replace(ONE_MMA, mma="HMMA.16816.F16"), inspected(kernels.HALF, arch)) == ()
+
+
+def test_c12_a_run_says_how_many_cases_got_how_far(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached = {"compiled": 18, "verified": 17, "timed": 0}
+    result = RunResult(planned=20, reached=reached, counts={"ok": 17}, reason_not_timed="no driver")
+    monkeypatch.setattr("harness.pipeline.run", lambda *_: result)
+    assert cli.main(["run", "--results", str(tmp_path)]) == 0
+    assert "\nrequested 20, compiled 18, verified 17, timed 0\n" in capsys.readouterr().out
 
 
 # ---- C20 -----------------------------------------------------------------------------------------------

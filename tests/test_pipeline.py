@@ -195,6 +195,7 @@ def test_c30_without_a_gpu_everything_up_to_the_contract_is_recorded(go: Go) -> 
     assert [path.parent.name for path in result.files] == ["sm_80", "sm_120a"]
     assert result.planned == 2 * len(CASES) == sum(result.counts.values())
     assert result.counts == {"ok": 2 * len(BUILDABLE), "skipped": 2} and result.failed == 0
+    assert result.reached == {"compiled": 2 * len(BUILDABLE), "verified": 0, "timed": 0}
     for number, arch in enumerate(("sm_80", "sm_120a")):
         head, *_, footer = lines(result, number)
         assert head["reason_not_timed"] == "there is no NVIDIA driver" and head["environment"]["gpu"] is None
@@ -306,6 +307,7 @@ def test_c42_each_fate_has_its_status_and_reason_and_no_number(go: Go) -> None:
     faults = {FULL_F16: "nan", ONE: "wrong", WIDE: "launch", F16: "hang"}
     result = go(gpu=GPU, faults=faults)
     assert result.counts == {"ok": 1, "skipped": 1, "wrong": 2, "launch_failed": 1, "hung": 1}
+    assert result.reached == {"compiled": 5, "verified": 1, "timed": 1}
     assert result.failed == 4 and sum(result.counts.values()) == result.planned == len(CASES)
     found = rows(result)
     reasons = {

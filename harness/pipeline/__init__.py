@@ -38,10 +38,16 @@ class _Outcome:
 
     files: list[Path] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     planned: int = 0
 
     def count(self, records: Sequence[Record]) -> None:
         self.counts.update(str(record["status"]) for record in records)
+        for record in records:
+            checks = record["checks"]
+            self.reached["compiled"] += record["build"] is not None
+            self.reached["verified"] += bool(checks) and all(check["passed"] for check in checks)
+            self.reached["timed"] += record["samples"] is not None
 
 
 def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
@@ -82,6 +88,7 @@ def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
         reason_not_timed=reason,
         planned=outcome.planned,
         counts=dict(outcome.counts),
+        reached=dict(outcome.reached),
     )
 
 
