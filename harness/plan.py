@@ -133,8 +133,8 @@ def matches(case: Case, pattern: str) -> bool:
 def _missed(pattern: str, studies: Sequence[Study], cases: Mapping[str, Sequence[Case]]) -> str:
     """Why a pattern matches nothing: an unknown switch or level in it, else the nearest names."""
     levels: dict[str, dict[Level, None]] = {}
-    for switch in (switch for study in studies for switch in study.switches):
-        levels.setdefault(switch.name, {}).update(dict.fromkeys(switch.levels))
+    for known in (switch for study in studies for switch in study.switches):
+        levels.setdefault(known.name, {}).update(dict.fromkeys(known.levels))
     named = pattern.rpartition("/")[2].partition("@")[0]
     for part in named.split(","):
         switch, equals, level = part.partition("=")
@@ -143,7 +143,7 @@ def _missed(pattern: str, studies: Sequence[Study], cases: Mapping[str, Sequence
             continue
         if switch not in levels:
             return f"no case matches {pattern!r}: no switch {switch!r}; {nearest(switch, list(levels))}"
-        if not any(fnmatch.fnmatchcase(str(known), level) for known in levels[switch]):
+        if not any(fnmatch.fnmatchcase(str(one), level) for one in levels[switch]):
             choices = ", ".join(map(str, levels[switch]))
             asked = level.rstrip("*")
             return f"no case matches {pattern!r}: {switch} has no level {asked!r}; its levels are {choices}"
