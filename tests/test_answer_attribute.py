@@ -254,3 +254,24 @@ def test_a_kernel_at_its_mma_floor_shows_flat_strips() -> None:
     found = attributed(records, study("copy", "exp"))
     assert found.no_share == "full minus floor is within noise"
     assert not any(row.exposed and row.exposed.clear for row in found.rows)
+
+
+# An earlier wgmma kernel with the rescale of every tile: the softmax chain shows, and more in full than alone.
+CHAINED = {"": 3449, "exp": 3932, "copy": 3647, "copy,exp": 3944}
+
+
+def test_a_softmax_chain_costs_more_in_company_than_alone() -> None:
+    records = []
+    for stripped, rate in CHAINED.items():
+        gone = set(stripped.split(",")) - {""}
+        levels = {name: "stripped" if name in gone else "kept" for name in ("copy", "exp")} | {"chains": 1}
+        name = ",".join(f"{k}=stripped" for k in sorted(gone)) or "full"
+        records += timed(name, 4096 / rate, levels, noise=0.001)
+    found = attributed(records, study("copy", "exp"))
+    chain, copy = found.row("exp"), found.row("copy")
+    near(chain.exposed, 4096 / 3449 - 4096 / 3932)
+    near(chain.intrinsic, 4096 / 3647 - 4096 / 3944)
+    assert chain.relation == "synergy" and copy.relation in ("synergy", "within noise")
+    assert chain.share is not None and copy.share is not None and found.total is not None
+    assert chain.share.value == pytest.approx(0.115, abs=0.005)
+    assert chain.share.value + copy.share.value == pytest.approx(found.total.value)

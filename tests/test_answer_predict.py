@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import ablations
 from harness import chips
+from harness.answer.counts import Counts
 from harness.answer.explain import prediction_sentence
 from harness.answer.pipes import amount_of, pipe_names, pipe_uses
-from harness.answer.predict import Counts, Prediction, floor_cycles, of_bound, predict
+from harness.answer.predict import Prediction, floor_cycles, of_bound, predict
 from harness.build.build import Job, build_all
 from harness.build.cache import Cache
 from harness.build.control import Control, ceiling_flop_clk_sm, control_of, issue_clk, mma_issue_clk

@@ -9,6 +9,7 @@ from typing import Any
 from harness.answer.costs import Amount, Costs, costs_of, series_of, tile_flops
 from harness.answer.group import Group, has_numbers
 from harness.answer.lattice import Lattice, Parts, Shape, orders, removable, share_weights
+from harness.answer.relate import confounded, related
 from harness.answer.result import Attribution, Marginal, Row
 from harness.model import Level, Values
 from harness.stats import Effect, Pair, Rule, Series, effects
@@ -170,51 +171,11 @@ def _row(work: _Work, lattice: Lattice, words: Mapping[tuple[str, str], Effect],
     names = tuple(name for name in work.shape.parts if name in parts)
     exposed = _saved(work.costs, words, sets[frozenset()], sets[parts]) if parts in sets else None
     intrinsic = _saved(work.costs, words, sets[kept], floor) if floor and kept in sets else None
-    confounded = _confounded(work, sets[parts]) if parts in sets else ""
-    row = Row(parts=names, exposed=exposed, intrinsic=intrinsic, confounded=confounded)
+    side_effect = confounded(work.group, sets[parts]) if parts in sets else ""
+    row = Row(parts=names, exposed=exposed, intrinsic=intrinsic, confounded=side_effect)
     if exposed is None or intrinsic is None or floor is None:
         return row
-    return _related(work.costs, row, (sets[frozenset()], sets[parts]), (sets[kept], floor))
-
-
-def _related(costs: Costs, row: Row, out: tuple[str, str], alone: tuple[str, str]) -> Row:
-    """The row with what exposed and intrinsic say of each other."""
-    exposed, intrinsic = row.exposed, row.intrinsic
-    assert exposed is not None and intrinsic is not None
-    weights: dict[str, float] = {}
-    for case, weight in ((out[0], 1.0), (out[1], -1.0), (alone[0], -1.0), (alone[1], 1.0)):
-        weights[case] = weights.get(case, 0.0) + weight
-    difference = costs.amount(weights)
-    if (exposed.clear and exposed.value < 0) or (intrinsic.clear and intrinsic.value < 0):
-        return replace(row, difference=difference, relation="code generation")
-    if row.confounded and difference.clear:
-        return replace(row, difference=difference, relation="code generation")
-    if exposed.clear and intrinsic.clear and 0 <= exposed.value <= intrinsic.value:
-        drawn = [costs.draws[a] - costs.draws[b] for a, b in (out, alone)]
-        overlap = costs.between(1 - exposed.value / intrinsic.value, 1 - drawn[0] / drawn[1])
-        return replace(row, overlap=overlap, relation="overlap")
-    if difference.clear and difference.value > 0:
-        return replace(row, difference=difference, relation="synergy")
-    return replace(row, difference=difference, relation="within noise")
-
-
-def _confounded(work: _Work, case: str) -> str:
-    """Which spills or residency removing it changed against full, over the builds of both."""
-    full, other = (_states(work.group, name) for name in (work.group.full, case))
-    if full[0] != other[0] and not full[0] & other[0]:
-        return "also removes spills" if max(other[0]) < min(full[0]) else "also changes spills"
-    if full[1] != other[1] and not full[1] & other[1]:
-        return "also changes the CTAs per SM"
-    return ""
-
-
-def _states(group: Group, case: str) -> tuple[set[int], set[int]]:
-    """Spill instructions, and CTAs per SM, that the builds of a case have; empty sets where unknown."""
-    builds = [r.get("build") or {} for r in group.timed() if r["case"] == case]
-    spills = {
-        (b.get("spill_stores") or 0) + (b.get("spill_loads") or 0) for b in builds if "spill_stores" in b
-    }
-    return spills, {b["ctas_per_sm"] for b in builds if b.get("ctas_per_sm")}
+    return related(work.costs, row, (sets[frozenset()], sets[parts]), (sets[kept], floor))
 
 
 def _no_share(lattice: Lattice, missing: tuple[str, ...], total: Amount | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.answer.predict import Prediction, counts_of_build, predict, predicted_row
+from harness.answer.counts import counts_of_build
+from harness.answer.predict import Prediction, predict, predicted_row
 from harness.build.build import Job, Result
 from harness.build.cache import Cache
 from harness.chips import Chip
