@@ -6,7 +6,7 @@ in its levels or in its configuration."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -127,15 +127,20 @@ def score_scale(case: Case) -> float:
 
 
 def reference(
-    case: Case, problem_sizes: Values, arrays: Inputs, slices: tuple[int, ...] | None
+    case: Case,
+    problem_sizes: Values,
+    arrays: Inputs,
+    slices: tuple[int, ...] | None,
+    prepare: Callable[..., attention_reference.Slice] = attention_reference.prepare,
 ) -> Mapping[str, Expected]:
-    """Float64 results of the asked (batch, head) slices, all by default."""
+    """Float64 results of the asked (batch, head) slices, all by default; `prepare` makes the operands that
+    the kernel multiplies of (case, q, k, v, fill)."""
     filling = "integers" if _are_integers(arrays["q"]) else "normal"
     chosen = range(len(arrays["q"])) if slices is None else slices
     heads = [
         attention_reference.expected(
             case,
-            attention_reference.prepare(case, arrays["q"][i], arrays["k"][i], arrays["v"][i], filling),
+            prepare(case, arrays["q"][i], arrays["k"][i], arrays["v"][i], filling),
             score_scale(case),
         )
         for i in chosen

@@ -30,6 +30,7 @@ from harness.model import Case, Expected, as_float64
 
 F64 = NDArray[np.float64]
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+HALF_STEP_AT_ZERO = {"fp16": 2.0**-25, "bf16": 2.0**-134}  # of a stored output
 LOG2_E = math.log2(math.e)
 EXACT_F32, EXACT_F16 = 2.0**24, 2.0**11
 
@@ -219,6 +220,7 @@ def _softmax(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
         + _accumulation_error(case, steps + 2 * tiles, magnitude, o, lambda: (p**2 @ head.v**2) / total**2)
         + 2.0**-25 * np.abs(head.v).sum(axis=0) / total
         + unit * np.abs(o)
+        + HALF_STEP_AT_ZERO[case.levels.word("dtype")]
     )
     lse = (top + np.log(total))[:, 0]
     lse_bound = weight_error[:, 0] + len(head.k) * 2.0**-24 + 2.0**-20 * np.maximum(1.0, np.abs(lse))

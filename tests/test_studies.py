@@ -59,8 +59,10 @@ def test_names_of_all_default_cases_are_distinct() -> None:
         assert [name for name, number in names.items() if number > 1] == []
 
 
-def test_the_default_of_all_studies_stays_within_about_sixty_cases() -> None:
-    assert 45 <= len(MAIN) <= 75
+def test_the_default_stays_within_about_sixty_cases_and_fourteen_for_each_further_study() -> None:
+    numbers = Counter(study.name for study, _ in MAIN)
+    assert 45 <= numbers.pop("attention") + numbers.pop("instruction") <= 75
+    assert not [name for name, number in numbers.items() if number > 14]
 
 
 @EVERY_STUDY

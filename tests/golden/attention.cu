@@ -371,7 +371,8 @@ struct Softmax {
                 sum += exchange(sum, 2);
                 const int r = row + 16 * m + 8 * half;
                 if (r < rows_inside) {
-                    store_row_normalised<D_TILES>(output[m], half, 1.0f / sum, static_cast<u32*>(o), head_row + r);
+                    store_row_normalised<D_TILES>(output[m], half, reciprocal_fast(sum), static_cast<u32*>(o),
+                                                  head_row + r);
                     if (thread_idx() % 4 == 0) {
                         lse[head_row + r] = (fused_multiply_add(row_max[m][half], scale, log2_fast(sum))) * 0.69314718f;
                     }
