@@ -106,6 +106,12 @@ def test_bf16_is_the_nearest_and_of_two_the_even(value: float) -> None:
     assert Fraction(got) == round(Fraction(value) / unit) * unit
 
 
+@given(st.integers(0, 0x7F7E), st.booleans())
+def test_between_two_bf16_numbers_the_even_one_wins(bits: int, negative: bool) -> None:
+    word = np.array([bits << 16 | 0x8000 | negative << 31], np.uint32)
+    assert to_bfloat16(word.view(np.float32))[0] == bits + bits % 2 + (negative << 15)
+
+
 @given(st.integers(0, 0xFFFF))
 def test_every_bf16_number_is_itself(bits: int) -> None:
     value = as_float64(np.array([bits], np.uint16))

@@ -23,6 +23,7 @@ from harness.gpu.commands import Entry, Loaded, Run, Scan, StudyInputs, Verified
 from harness.gpu.facts import GpuFacts
 from harness.key import digest
 from harness.model import Case, Source, Study, Values, Where
+from harness.pipeline import rows as rows_module
 from harness.pipeline import timed
 from harness.plan import Plan, RunResult
 from harness.progress import Quiet
@@ -521,3 +522,13 @@ def test_what_a_user_would_run_instead_is_a_row_beside_each_full(go: Go) -> None
     assert theirs["build"] is None and theirs["source"] == {"digest": None}
     assert (absent["status"], absent["reason"]) == ("not_supported", "nowhere is not installed")
     assert sum(result.counts.values()) == result.planned == 4
+
+
+def test_a_failure_takes_every_number_with_it() -> None:
+    row = {"status": "ok", "reason": "", "samples": {"seconds": [1.0]}, "exit": "narrow"}
+    assert rows_module.failed(row, HungError("no answer", detail="a log")) == {
+        "status": "hung",
+        "reason": "no answer\na log",
+        "samples": None,
+        "exit": None,
+    }
