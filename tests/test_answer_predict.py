@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Buil
     return made
 
 
+@cache
+def interval_of(cubin: str) -> int:
+    return mma_issue_clk(Path(cubin))
+
+
 def bound(bare: dict[tuple[str, str], Build], product: chips.Chip, acc: str) -> Prediction:
     loop = bare[product.arch, acc if product.arch in HALF else "f32"].inspection.loop_minimum
     number = sum(n for opcode, n in loop.items() if opcode.startswith("HMMA"))
@@ -279,7 +285,7 @@ def test_an_a100_gives_312_with_either_accumulator(bare: dict[tuple[str, str], B
 def test_the_issue_interval_is_in_the_control_bits(
     bare: dict[tuple[str, str], Build], arch: str, clk: int, acc: str
 ) -> None:
-    assert mma_issue_clk(Path(bare[arch, acc].cubin_path)) == clk
+    assert interval_of(bare[arch, acc].cubin_path) == clk
     known = chips.mma_interval(chips.parse_target(arch).cc)
     assert known is not None and known.issue_clk["m16n8k16", "fp16"] == clk
 
@@ -289,7 +295,7 @@ def test_the_interval_never_promises_less_than_the_table(
     bare: dict[tuple[str, str], Build], arch: str
 ) -> None:
     # On 12.0 ptxas 13.0 wrote 16, 13.5 writes 11: a lower bound of the interval, the pipe pushes back.
-    clk = mma_issue_clk(Path(bare[arch, "f32"].cubin_path))
+    clk = interval_of(bare[arch, "f32"].cubin_path)
     cc = chips.parse_target(arch).cc
     rates = [chips.peak(one, "mma.sync", "fp16", "f32") for one in NEWER if one.cc == cc]
     best = max((rate.flop_clk_sm for rate in rates if rate), default=0.0)
@@ -369,7 +375,7 @@ def test_a_predicted_record_is_valid_json_with_no_samples(tmp_path: Path) -> Non
     none = make_case(
         study, study.baseline.replace(dtype="bf16", acc_dtype="f16"), case.configuration, set_name="full"
     )
-    found = predicted_records(study, [case, none], product, Cache(tmp_path), Quiet())
+    found = predicted_records(study, [case, none], product, Cache(tmp_path), Quiet(), simulate=False)
     (record, prediction), (skipped, nothing) = found
     assert prediction is not None and nothing is None and skipped["status"] == "skipped"
     assert (

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from harness.answer.costs import Amount
+from harness.answer.estimate import SPREAD
 from harness.answer.predict import Prediction
 from harness.answer.result import Attribution, Row
 from harness.answer.verdict import Verdict
@@ -91,12 +92,13 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     found = list(predictions)
     if not found:
         return []
-    head = ("case", "FLOP/clk/SM", "TFLOP/s", "binds", "next", "of own", "of chip")
+    head = ("case", "F/clk/SM", "TFLOP/s", "est.", "binds", "next", "of own", "of chip")
     cells = [
         (
             p.case.replace(",", ", ").replace("@", " @"),
             f"{p.flop_clk_sm:.0f}",
             f"{p.tflop_s:.0f}",
+            "-" if p.estimate is None else f"{p.tflop_s * p.estimate / p.flop_clk_sm:.0f}",
             _PIPES.get(p.binding, p.binding),
             "-"
             if p.second is None or p.margin is None
@@ -108,9 +110,16 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     ]
     mhz = found[0].boost_hz / 1e6
     title = f"{found[0].study} on {gpu}: predicted, not measured; at most, at {mhz:.0f} MHz ({found[0].arch})"
-    lines = [*_wrapped(title), *_table([head, *cells], (23, 11, 7, 8, 12, 6, 7)), ""]
+    lines = [*_wrapped(title), *_table([head, *cells], (22, 8, 7, 4, 8, 11, 6, 7)), ""]
     for sentence in dict.fromkeys(prediction_sentence(p) for p in found):
         lines += _wrapped(sentence, indent="  ")
+    if any(p.estimate is not None for p in found):
+        low, middle, high = SPREAD
+        lines += _wrapped(
+            "est.: TFLOP/s of a simulated SM, an estimate and no bound: loops of this suite ran at "
+            f"{low} to {high} of it (median {middle}) on an H200, other chips were never compared.",
+            indent="  ",
+        )
     unknown = sorted({name for p in found for name in p.unknown})
     if unknown:
         lines += _wrapped(f"Not in these bounds, as no rate is known: {', '.join(unknown)}.", indent="  ")

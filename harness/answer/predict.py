@@ -30,6 +30,7 @@ class Prediction:
         pipes: clocks per trip of one CTA, most first; unknown: pipes whose rate nobody knows.
         whole_loop: only tensor and shared memory were counted, as branches could not be told.
         own, chip: the peaks it is a share of; other: that of the same path with the other accumulator.
+        estimate: FLOP per clock and SM that a simulation of one SM reaches, no bound; None: not simulated.
     """
 
     study: str
@@ -48,6 +49,7 @@ class Prediction:
     own: Rate | None
     chip: Rate | None
     other: Rate | None
+    estimate: float | None = None
 
     def percent(self, rate: Rate | None) -> float | None:
         """The bound as a percentage of a peak."""
@@ -165,6 +167,7 @@ def predicted_row(prediction: Prediction) -> dict[str, Any]:
         "second": prediction.second,
         "margin": prediction.margin,
         "whole_loop": prediction.whole_loop,
+        "estimate": prediction.estimate,
         "pipes": [
             {"pipe": u.pipe, "clk": u.clk, "confidence": u.confidence, "soft": u.soft}
             for u in prediction.pipes
