@@ -25,6 +25,7 @@ Planted = tuple[Source, tuple[str, ...]]  # a text and the compiler options it i
 LOST = "tensor instructions are lost"
 RANDOM_FAULTS = 32
 RANDOM_SWAPS = 24
+COUNTED = ("dtype", "acc_dtype", "head_dim", "gemms", "softmax", "chains")  # axes that change the counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,7 @@ FAULTS = (
         plant=other_accumulator,
         says="wrong tensor instruction",
         # fp16 accumulators fit the registers of fp32 cases; the softmax is the same work in both.
-        fits=lambda case: case.levels["dtype"] == "fp16",
+        fits=lambda case: case.study in ("attention", "instruction") and case.levels["dtype"] == "fp16",
     ),
     Fault(
         name="the softmax goes with the second GEMM",
@@ -263,8 +264,11 @@ def test_a_case_with_the_text_of_another_level_is_refused() -> None:
     swaps: list[tuple[Study, Case, Case]] = []
     while len(swaps) < RANDOM_SWAPS:
         study, case = generator.choice(MAIN)
-        # How many sets of accumulators there are, and how many warps, no count of opcodes per warp tells.
-        switch = generator.choice([s for s in study.switches if s.name not in ("accumulators", "warps")])
+        # How the same instructions are spread over warps, sets, stages and residents, no count of them tells.
+        seen = [s for s in study.switches if (s.is_part or s.name in COUNTED) and len(s.levels) > 1]
+        if not seen:
+            continue
+        switch = generator.choice(seen)
         level = generator.choice([level for level in switch.levels if level != case.levels[switch.name]])
         levels = case.levels.replace(**{switch.name: level})
         if study.constraint(levels, case.configuration) is None:
