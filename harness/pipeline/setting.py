@@ -32,10 +32,10 @@ def header(plan: Plan, facts: GpuFacts | None, reason_not_timed: str | None) -> 
 
 
 def suite() -> dict[str, Any]:
-    """Version of the suite, and the commit it runs from where it runs from a checkout (else None)."""
-    commit = _git("rev-parse", "--short=12", "HEAD")
+    """Version of the suite, and the commit it runs from: a checkout's, or a git archive's (else None)."""
+    commit = _git("rev-parse", "--short=12", "HEAD") or _archived()
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", "ablations", "harness", "templates")
-    return {"version": __version__, "commit": commit, "dirty": None if commit is None else bool(changed)}
+    return {"version": __version__, "commit": commit, "dirty": None if changed is None else bool(changed)}
 
 
 def environment(facts: GpuFacts | None) -> dict[str, Any]:
@@ -57,6 +57,15 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _archived() -> str | None:
+    """The commit that `git archive` wrote into the tree; the changes since then nobody knows."""
+    try:
+        node = (ROOT / ".git_archival.txt").read_text(encoding="utf-8").partition("node: ")[2].strip()
+    except OSError:
+        return None
+    return node[:12] if node and "$" not in node else None
 
 
 def _git(*arguments: str) -> str | None:
