@@ -256,7 +256,7 @@ def test_a_kernel_at_its_mma_floor_shows_flat_strips() -> None:
     assert not any(row.exposed and row.exposed.clear for row in found.rows)
 
 
-# An earlier wgmma kernel with the rescale of every tile: the softmax chain shows, and more in full than alone.
+# An earlier wgmma kernel that rescales every tile: the softmax chain shows, more in full than alone.
 CHAINED = {"": 3449, "exp": 3932, "copy": 3647, "copy,exp": 3944}
 
 

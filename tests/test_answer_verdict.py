@@ -278,3 +278,22 @@ def test_none_of_the_removed_parts_matters(order: tuple[str, ...]) -> None:
     assert found.word == "unclear" and found.decision.named == ()
     assert "none of the removed parts matters here" in found.sentence
     assert "not measured: softmax" in found.sentence
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pure_noise_names_no_part(seed: int) -> None:
+    """Sets that all cost the same, but for noisy rounds and builds that differ by some percent."""
+    generator = np.random.default_rng(seed)
+    records = []
+    for made in lattice_records(PARTS, lambda s: 3.0, noise=0.02):
+        levels, name = made["levels"], made["case"]
+        jitter = tuple(1 + 0.03 * generator.standard_normal(3))
+        records += timed(name, 3.0, levels, noise=0.02, builds=jitter)
+    found = verdict_of(records, study(*PARTS))
+    assert found.decision.named == () and found.word in ("unclear", "latency-bound")
+
+
+def test_a_kernel_with_nothing_to_strip_is_told_so() -> None:
+    records = timed("full", 6.0, {"chains": 1}) + timed("chains=2", 3.2, {"chains": 2})
+    text = verdict_of(records, study()).sentence
+    assert text.startswith("latency-bound (more chains 2 saves 47 %; nothing is left to strip,")

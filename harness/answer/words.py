@@ -35,11 +35,18 @@ def _claim(decision: Decision, evidence: Evidence) -> str:
     if decision.word == "part-bound":
         return "part-bound, by " + ", then ".join(_together(names) for names in decision.named)
     if decision.word == "latency-bound":
-        why = [f"{gain_text(gain)}" for gain in decision.gains[:2]]
-        if decision.low_floor:
-            why.append("with everything stripped that can be it still stays under its ceiling")
-        return "latency-bound (no part reaches 5 %; " + "; ".join(why) + ")"
+        return "latency-bound (" + "; ".join(_why_latency(decision, evidence)) + ")"
     return "unclear (" + _why_unclear(decision, evidence) + ")"
+
+
+def _why_latency(decision: Decision, evidence: Evidence) -> list[str]:
+    why = ["no part reaches 5 %"] if evidence.exposed else []
+    why += [gain_text(gain) for gain in decision.gains[:2]]
+    if decision.low_floor and evidence.exposed:
+        why.append("with everything stripped that can be it still stays under its ceiling")
+    elif decision.low_floor:
+        why.append("nothing is left to strip, and it stays under its ceiling")
+    return why
 
 
 def _why_unclear(decision: Decision, evidence: Evidence) -> str:
