@@ -29,7 +29,7 @@ help: ## this list
 
 setup: $(DEV_READY) ## install what runs, tests and lint need
 
-ablate: $(RUN_READY) ## build, check and (with a GPU) time the studies: STUDY="..." TARGETS="sm_89 ..." ARGS="--case '...'"
+ablate: $(RUN_READY) ## build, check and (with a GPU) time the studies: STUDY="..." TARGETS="sm_89 ..." ARGS="..."
 	$(PY) -m harness run $(STUDY) $(addprefix --target ,$(TARGETS)) $(ARGS)
 
 test: $(DEV_READY) ## run the tests; those that need a GPU skip where there is none

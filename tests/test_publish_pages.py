@@ -115,7 +115,7 @@ def test_a_table_without_records_goes_and_hand_written_files_stay(tmp_path: Path
     own = tmp_path / "tables" / "mine.md"
     own.write_text("# by hand\n")
     next((tmp_path / "records").rglob("*.jsonl")).unlink()
-    assert sum("belongs to no record" in line for line in publish.check(tmp_path)) == 6
+    assert sum("belongs to no record" in line for line in publish.check(tmp_path)) == 7
     publish.publish(tmp_path)
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["mine.md"]
     assert publish.check(tmp_path) == ()
@@ -126,7 +126,7 @@ def test_a_foreign_file_is_named_and_the_others_are_published(tmp_path: Path) ->
     bad = tmp_path / "records" / "demo" / "bad.jsonl"
     bad.write_text('{"what": 1}\n')
     published = publish.publish(tmp_path)
-    assert len(published.written) == 7
+    assert len(published.written) == 8
     assert len(published.problems) == 1
     assert str(bad) in published.problems[0]
     assert str(bad) in publish.check(tmp_path)[0]
@@ -204,5 +204,6 @@ def test_ten_thousand_records_of_twenty_gpus_are_published_in_ten_seconds(tmp_pa
     assert made.many(tmp_path) >= 10_000
     start = time.process_time()
     published = publish.publish(tmp_path)
-    assert len(published.written) == 64
+    assert len(published.written) == 65
     assert time.process_time() - start < 10
+    assert (tmp_path / "report/index.html").stat().st_size < 2_000_000

@@ -285,7 +285,7 @@ def failed_row() -> dict[str, Any]:
 def test_a_stale_row_is_labelled_with_what_refreshes_it(tmp_path: Path) -> None:
     old = made.record("copy=stripped@m128", [2100.0], source={"digest": "0" * 64})
     made.results(tmp_path, made.record(), old)
-    publish.publish(tmp_path, current=lambda record: "d" * 64)
+    publish.publish(tmp_path, context=publish.Context(current=lambda record: "d" * 64))
     (page,) = (tmp_path / "tables").glob("demo*.md")
     text = page.read_text()
     assert text.count("(*stale*)") == 1
@@ -300,7 +300,7 @@ def test_a_stale_row_is_labelled_with_what_refreshes_it(tmp_path: Path) -> None:
 
 def test_a_changed_template_makes_no_table_wrong_and_no_label_is_lost(tmp_path: Path) -> None:
     made.results(tmp_path, made.record(), made.record("c\n\x0b=1@m128", source={"digest": "0" * 64}))
-    publish.publish(tmp_path, current=lambda record: "d" * 64)
+    publish.publish(tmp_path, context=publish.Context(current=lambda record: "d" * 64))
     assert publish.check(tmp_path) == ()
     (page,) = (tmp_path / "tables").glob("demo*.md")
     page.write_text(page.read_text().replace(" (*stale*)", ""))

@@ -12,7 +12,7 @@ from harness import progress
 from harness.cli.choose import check_folder, check_results, load_studies, make_plan
 from harness.cli.comparing import compare
 from harness.cli.explain import explain
-from harness.cli.facts import digest_today, study_facts
+from harness.cli.facts import context, digest_today, keep_sources
 from harness.cli.listing import list_studies
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
@@ -83,7 +83,7 @@ def _say_steps(result: RunResult) -> None:
 def _say_tables(plan: Plan, result: RunResult) -> None:
     from harness import publish
 
-    say(publish.terminal(result.files, plan.results, columns=width(), known=study_facts(plan.studies)))
+    say(publish.terminal(result.files, plan.results, columns=width(), context=context(plan.studies)))
     if result.reached:
         fates = ", ".join(f"{word} {number}" for word, number in result.reached.items())
         say(f"requested {result.planned}, {fates}")
@@ -98,7 +98,8 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
-    published = tables.publish(results, readmes=readmes, known=study_facts(), current=digest_today())
+    keep_sources(results)
+    published = tables.publish(results, readmes=readmes, context=context())
     if arguments.json:
         say_json({"written": [str(path) for path in published.written], "problems": list(published.problems)})
     else:
@@ -116,7 +117,7 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
-    problems = tables.check(results, readmes=readmes, known=study_facts())
+    problems = tables.check(results, readmes=readmes, context=context())
     stale = tables.stale(results, digest_today())
     if arguments.release:
         problems, stale = (*problems, *stale), ()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from harness.answer.verdict import Verdict
 from harness.cases import default_cases, make_case
+from harness.chips import identify
 from harness.cli.choose import load_studies
 from harness.errors import AblationError
 from harness.key import digest_mapping
-from harness.model import Study, Values
-from harness.publish import Current, StudyFacts
-from harness.render import render
+from harness.model import Source, Study, Values
+from harness.publish import Answer, Context, Current, PartCost, StudyFacts
+from harness.publish.collect import find, read_all
+from harness.publish.site import SOURCES
+from harness.render import DEVICE_HEADERS, included_headers, render
+from harness.sources import keep
+from harness.store import RecordFile
 
 
 def study_facts(names: Sequence[str] = ()) -> dict[str, StudyFacts]:
@@ -29,6 +36,11 @@ def study_facts(names: Sequence[str] = ()) -> dict[str, StudyFacts]:
     }
 
 
+def context(names: Sequence[str] = ()) -> Context:
+    """All that publishing is told: the studies, what their templates render today, answers, bounds."""
+    return Context(known=study_facts(names), current=digest_today(), answers=answers, bounds=bound)
+
+
 def digest_today() -> Current:
     """Record -> digest of what its template renders today; "" when it cannot, None for an unknown study."""
     studies = load_studies()
@@ -41,16 +53,103 @@ def digest_today() -> Current:
         asked = {name: record.get(name) for name in ("levels", "configuration", "problem", "perturbation")}
         key = digest_mapping({"study": study.name, **asked})
         if key not in known:
-            known[key] = _digest(study, record)
+            source = _render(study, record)
+            known[key] = source.digest if source else ""
         return known[key]
 
     return current
 
 
-def _digest(study: Study, record: Mapping[str, Any]) -> str:
+def _render(study: Study, record: Mapping[str, Any]) -> Source | None:
+    """What the template makes of a record's case today; None when the study has no such case any more."""
     levels, configuration = Values(record.get("levels") or {}), Values(record.get("configuration") or {})
     try:
         case = make_case(study, levels, configuration, set_name="", problem=str(record.get("problem") or ""))
-        return render(study, case, int(record.get("perturbation") or 0)).digest
+        return render(study, case, int(record.get("perturbation") or 0))
     except (AblationError, KeyError, TypeError, ValueError):
-        return ""  # the study has no such case any more
+        return None
+
+
+def keep_sources(results: Path) -> None:
+    """Keep the text of every timed record whose template still renders it, where nobody has kept it yet."""
+    studies = load_studies()
+    files, _ = read_all(find(results))
+    for record in (record for file in files for record in file.records):
+        study, digest = studies.get(str(record.get("study"))), (record.get("source") or {}).get("digest")
+        if study is None or not digest or record.get("type") != "measured":
+            continue
+        if (results / SOURCES / f"{digest}.cu").is_file():
+            continue
+        source = _render(study, record)
+        if source is not None and source.digest == digest:
+            keep(results / SOURCES, source.text, included_headers(source.text, DEVICE_HEADERS))
+
+
+def bound(header: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[float, str] | None:
+    """What a measured record cannot beat on its GPU, in FLOP/clk/SM, and the pipe that sets it."""
+    from harness.answer.counts import counts_of_record
+    from harness.answer.predict import predict
+
+    gpu = (header.get("environment") or {}).get("gpu")
+    chip = identify(str(gpu["name"]), int(gpu["sms"])) if gpu else None
+    counts = counts_of_record(record) if chip else None
+    found = predict(counts, chip) if counts and chip else None
+    return (found.flop_clk_sm, found.binding) if found else None
+
+
+def answers(files: Sequence[RecordFile]) -> list[Answer]:
+    """The newest verdict of each GPU, study and axes."""
+    from harness.answer import verdicts
+    from harness.answer.explain import attribution_lines
+
+    return [
+        Answer(
+            study=found.group.study,
+            gpu=found.group.gpu,
+            full=found.group.full,
+            word=found.word,
+            sentence=found.sentence,
+            evidence=found.evidence_text,
+            table=attribution_lines(found.attribution) if found.attribution else (),
+            parts=_parts(found),
+            floor_percent=_floor_percent(found),
+            pipes=_pipes(found),
+        )
+        for found in verdicts(files, load_studies())
+    ]
+
+
+def _parts(found: Verdict) -> list[PartCost]:
+    """The parts, none twice: single ones first, then groups of which no member stands by itself."""
+    attribution = found.attribution
+    if attribution is None or not attribution.full:
+        return []
+    chosen: list[PartCost] = []
+    used: set[str] = set()
+    for row in sorted(attribution.rows, key=lambda row: len(row.parts)):
+        if (row.exposed is None and row.intrinsic is None) or used & set(row.parts):
+            continue
+        used |= set(row.parts)
+        costs = (row.exposed, row.intrinsic)
+        exposed, intrinsic = (100 * c.value / attribution.full if c else None for c in costs)
+        chosen.append(PartCost(name=row.name, exposed=exposed, intrinsic=intrinsic))
+    return chosen
+
+
+def _floor_percent(found: Verdict) -> float | None:
+    attribution = found.attribution
+    if attribution is None or attribution.floor is None or not attribution.full:
+        return None
+    return 100 * attribution.floor / attribution.full
+
+
+def _pipes(found: Verdict) -> list[tuple[str, float]]:
+    """How long each pipe is busy, in percent of the time that full took."""
+    prediction, measured = found.prediction, found.shares.flop_clk_sm
+    if prediction is None or not measured:
+        return []
+    clocks = {use.pipe: use.clk for use in prediction.pipes}
+    if not clocks.get(prediction.binding):
+        return []
+    whole = clocks[prediction.binding] * prediction.flop_clk_sm / measured
+    return [(pipe, 100 * clk / whole) for pipe, clk in clocks.items()]

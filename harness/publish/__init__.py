@@ -1,15 +1,18 @@
 """Records -> tables: for a terminal, as Markdown, as CSV. Pure functions of the records; no GPU is asked."""
 
 from harness.publish.frame import COLUMNS, frame
-from harness.publish.known import Current, Known, StudyFacts
+from harness.publish.known import Answer, Context, Current, Known, PartCost, StudyFacts
 from harness.publish.section import Section, caption, sections
 from harness.publish.site import Published, check, publish, stale, terminal
 from harness.publish.text import text_table
 
 __all__ = [
     "COLUMNS",
+    "Answer",
+    "Context",
     "Current",
     "Known",
+    "PartCost",
     "Published",
     "Section",
     "StudyFacts",

@@ -60,6 +60,9 @@ CODEGEN = Column(key="codegen_percent", short="codegen|±%", label="codegen (± 
 SPREAD = Column(key="spread_percent", short="SMs|differ %", label="SMs of a launch differ by (%)", digits=1)
 CEILING = Column(key="ceiling", short="ceiling", label="ceiling (FLOP/clk/SM)", digits=1)
 CEILING_AT = Column(key="ceiling_at", short="at", label="ceiling at")
+BOUND = Column(key="bound", short="bound", label="bound, predicted (FLOP/clk/SM)", digits=1)
+OF_BOUND = Column(key="of_bound", short="% of|bound", label="% of bound", digits=1)
+BINDING = Column(key="binding", short="binds", label="bound set by")
 MMA = Column(key="mma", short="MMA", label="MMA per iteration")
 REGISTERS = Column(key="registers", short="regs", label="registers per thread")
 SPILLS = Column(key="spills", short="spill", label="spill instructions")
@@ -77,6 +80,8 @@ BY_NEED = (
     CEILING_AT,
     INTERVAL,
     CHIP,
+    OF_BOUND,
+    BINDING,
     MHZ,
     REGISTERS,
     SPILLS,
@@ -84,6 +89,7 @@ BY_NEED = (
     SPREAD,
     SHARED,
     MMA,
+    BOUND,
 )
 # The order in which they stand.
 MEASURED = (
@@ -96,6 +102,9 @@ MEASURED = (
     CODEGEN,
     CEILING,
     CEILING_AT,
+    BOUND,
+    OF_BOUND,
+    BINDING,
     MHZ,
     SPREAD,
     REGISTERS,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.chips import Chip, Rate, chip_peak, identify, peak
+from harness.publish.known import Bounds
 from harness.stats import BISTABLE, is_bistable
 
 Json = Mapping[str, Any]
@@ -40,6 +41,21 @@ def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
         "chip_peak": highest.flop_clk_sm if highest else None,
         "chip_peak_name": highest.name if highest else "unknown",
         "chip_percent": _percent(rate, highest),
+    }
+
+
+def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds | None) -> dict[str, Any]:
+    """The bound of a record that holds its prediction, or of one whose machine code is known."""
+    predicted = record.get("predicted")
+    found = (predicted["flop_clk_sm"], predicted["binding"]) if predicted else None
+    if found is None and bounds is not None and record.get("status") == "ok":
+        found = bounds(header, record)
+    if found is None:
+        return {}
+    return {
+        "bound": found[0],
+        "binding": found[1],
+        "of_bound": None if rate is None else 100 * rate / found[0],
     }
 
 

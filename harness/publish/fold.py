@@ -8,7 +8,16 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-_MEDIANS = ("seconds", "tflop_s", "flop_clk_sm", "sm_mhz", "reported_mhz", "own_percent", "chip_percent")
+_MEDIANS = (
+    "seconds",
+    "tflop_s",
+    "flop_clk_sm",
+    "sm_mhz",
+    "reported_mhz",
+    "own_percent",
+    "chip_percent",
+    "of_bound",
+)
 
 
 def fold(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -9,8 +9,15 @@ import pandas as pd
 
 from harness.key import configuration_slug
 from harness.model import Values
-from harness.publish.derive import build_numbers, measured_numbers, notes_of, product_of, ratio_to_full
-from harness.publish.known import Current, Known
+from harness.publish.derive import (
+    bound_numbers,
+    build_numbers,
+    measured_numbers,
+    notes_of,
+    product_of,
+    ratio_to_full,
+)
+from harness.publish.known import Bounds, Current, Known
 from harness.publish.stale import stale_label
 from harness.store import RecordFile
 
@@ -60,6 +67,9 @@ COLUMNS: Mapping[str, str] = {
     "ceiling_at": "the configuration that reaches it",
     "mma": "tensor instructions in one iteration of the main loop",
     "mma_opcode": "their opcode",
+    "bound": "predicted from the machine code: what no run can beat, FLOP per clock and SM",
+    "of_bound": "flop_clk_sm as a percentage of bound",
+    "binding": "the pipe that sets the bound",
     "registers": "registers per thread",
     "spills": "spill instructions in the kernel",
     "shared_bytes": "shared memory per CTA, bytes",
@@ -86,23 +96,27 @@ HELPERS = ("levels", "slug", "latest", "record")
 
 
 def frame(
-    files: Iterable[RecordFile], known: Known | None = None, current: Current | None = None
+    files: Iterable[RecordFile],
+    known: Known | None = None,
+    current: Current | None = None,
+    bounds: Bounds | None = None,
 ) -> pd.DataFrame:
     """One row per record of the files, rows in the study's order, columns as COLUMNS plus helpers.
 
     `known` holds the cases of each study in order; cases it does not hold follow in the order of the files.
-    `current` says what a record's template renders today. What depends on other rows of a table (label,
-    effect, ceiling) is still empty. The helper column `latest` is False for a record that a newer run of the
-    same case replaces; `levels`, `slug` and `record` are the levels, the configuration, the whole record.
+    `current` says what a record's template renders today, `bounds` what it cannot beat. What depends on
+    other rows of a table (label, effect, ceiling) is still empty. The helper column `latest` is False for a
+    record that a newer run of the same case replaces; `levels`, `slug` and `record` are the levels, the
+    configuration, the whole record.
     """
-    rows = [row for file in files for row in _rows(file, current)]
+    rows = [row for file in files for row in _rows(file, current, bounds)]
     _mark_latest(rows)
     order = {study: facts.cases for study, facts in (known or {}).items()}
     rows = [rows[i] for i in _sorted(rows, order)]
     return pd.DataFrame(rows, columns=[*COLUMNS, *HELPERS], dtype=object)
 
 
-def _rows(file: RecordFile, current: Current | None) -> Iterable[dict[str, Any]]:
+def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> Iterable[dict[str, Any]]:
     product = product_of(file.header)
     fulls = {_full_key(r, r.get("case")): r for r in file.records if not r.get("perturbation")}
     asked = {name: _asked(file.records, name) for name in ("fill", "l2")}
@@ -114,6 +128,7 @@ def _rows(file: RecordFile, current: Current | None) -> Iterable[dict[str, Any]]
         row["notes"] = "; ".join(notes_of(record))
         row["stale"] = stale_label(record, current)
         row["record"] = record
+        row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         yield row
 
 

@@ -25,3 +25,51 @@ class StudyFacts:
 
 
 Known = Mapping[str, StudyFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartCost:
+    """What a part costs, in percent of full's cycles: `exposed` when it alone is stripped from full,
+    `intrinsic` when it alone stands on the floor. None where it was not measured."""
+
+    name: str
+    exposed: float | None
+    intrinsic: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The verdict on one full case, as the page shows it.
+
+    Args:
+        study, gpu, full: what it is about. word: the verdict in a word; sentence, evidence: in words.
+        table: lines of fixed width. parts: none overlaps another. floor_percent: of full's cycles.
+        pipes: (pipe, clocks it is busy in percent of full's cycles), most first.
+    """
+
+    study: str
+    gpu: str
+    full: str
+    word: str
+    sentence: str
+    evidence: str
+    table: Sequence[str] = ()
+    parts: Sequence[PartCost] = ()
+    floor_percent: float | None = None
+    pipes: Sequence[tuple[str, float]] = ()
+
+
+# Record files -> answers, in their order.
+Answers = Callable[[Sequence[Any]], Sequence[Answer]]
+# (header, record) -> what no run can beat, in FLOP/clk/SM, and the pipe that sets it; None where unknown.
+Bounds = Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[float, str] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """All that publishing may be told besides the records; every part may be absent."""
+
+    known: Known = field(default_factory=dict)
+    current: Current | None = None
+    answers: Answers | None = None
+    bounds: Bounds | None = None

@@ -23,8 +23,8 @@ _MARKER = re.compile(
     r"(?P<open><!-- table:(?P<name>\S+?)(?P<brief> brief)? -->)\n.*?(?P<close><!-- /table -->)", re.DOTALL
 )
 _OPENING = re.compile(r"<!-- table:(\S+?)(?: brief)? -->")
-# Sets of cases that a brief table leaves out: they are read in the whole one.
-_BRIEF_SETS = ("full", "strips")
+# What a brief table holds; the others are read in the whole one.
+_BRIEF_SET, _BRIEF_LABELS = "strips", ("full", "floor")
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~$&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
@@ -41,7 +41,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
 
 def markdown_section(section: Section, others: Sequence[Row] = (), *, brief: bool = False) -> str:
-    """Title, caption and tables of a section. `brief` keeps full and its strips, and the main columns."""
+    """Title, caption and tables of a section. `brief` keeps full, its strips and the floor."""
     about = [f"**{escape(section.title)}**", ""]
     about += [f"- {_bold_warning(line)}" for line in caption(section)]
     table = _measured(section, brief) if section.gpu else _built(section, others)
@@ -54,7 +54,7 @@ def _bold_warning(line: str) -> str:
 
 def _measured(section: Section, brief: bool) -> str:
     """A table for each block of rows, another for the rows at other configurations, and the notes."""
-    rows = [row for row in section.main if not brief or row["set"] in _BRIEF_SETS] or list(section.main)
+    rows = [row for row in section.main if not brief or _is_brief(row)] or list(section.main)
     others = () if brief else section.alternatives
     notes = list(dict.fromkeys(note for row in (*rows, *others) for note in notes_of(row)))
     text = _block_tables(rows, BRIEF if brief else MEASURED, notes)
@@ -63,6 +63,10 @@ def _measured(section: Section, brief: bool) -> str:
         text += _block_tables(others, ALTERNATIVE, notes)
     legend = "".join(f"\n- [{i}] {escape(note)}" for i, note in enumerate(notes, 1))
     return text + (legend + "\n" if legend else "")
+
+
+def _is_brief(row: Row) -> bool:
+    return row["set"] == _BRIEF_SET or row["label"] in _BRIEF_LABELS
 
 
 def _block_tables(rows: Sequence[Row], columns: Sequence[Column], notes: Sequence[str]) -> str:

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pandas as pd
 
 from harness.publish.collect import find, read_all
 from harness.publish.columns import Row
 from harness.publish.csv_table import csv_text
 from harness.publish.frame import frame
 from harness.publish.index import index
-from harness.publish.known import Current, Known
+from harness.publish.known import Context, Current
 from harness.publish.latex import tex_section
 from harness.publish.markdown import fill_markers, markdown_section, marker_problems
 from harness.publish.matrix import entries, matrix_csv, matrix_markdown, matrix_tex
+from harness.publish.page import page
 from harness.publish.section import Section, rows_of, sections
 from harness.publish.stale import as_marked, marked, stale_lines
 from harness.publish.text import text_table
-from harness.store import validate
+from harness.sources import load
+from harness.store import RecordFile, validate
 
 GENERATED = "<!-- written by `ablate publish` from the records: do not edit -->\n"
 TEX_GENERATED = (
     "% written by `ablate publish` from the records: do not edit\n% \\usepackage{booktabs,longtable}\n"
 )
+# Under the results folder: the page, and the texts that were timed.
+PAGE = "report/index.html"
+SOURCES = "sources"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +47,14 @@ def publish(
     results: Path,
     *,
     readmes: Sequence[Path] = (),
-    known: Known | None = None,
-    current: Current | None = None,
+    context: Context | None = None,
 ) -> Published:
     """Write tables/, README.md and the marked tables of `readmes`; equal records give equal bytes.
 
     A record file that cannot be read is named in the answer and left out; the others are published.
-    `current` says what a record's template renders today: rows of another text are labelled stale.
+    Rows of another text than `context.current` says are labelled stale.
     """
-    wanted, problems = _fresh(results, readmes, known, current)
+    wanted, problems = _fresh(results, readmes, context or Context())
     written = [path for path, text in wanted.items() if _write(path, text)]
     extra = _unwanted(results, wanted)
     for path in extra:
@@ -56,12 +62,13 @@ def publish(
     return Published(written=(*written, *extra), problems=tuple(problems))
 
 
-def check(results: Path, *, readmes: Sequence[Path] = (), known: Known | None = None) -> tuple[str, ...]:
+def check(results: Path, *, readmes: Sequence[Path] = (), context: Context | None = None) -> tuple[str, ...]:
     """One line per fault: an invalid record, a table that is missing, left over or unlike a fresh one.
 
     Which rows are stale is taken from the written tables: a template that changed makes none of them wrong.
     """
-    wanted, problems = _fresh(results, readmes, known, as_marked(marked(results / "tables")))
+    as_written = replace(context or Context(), current=as_marked(marked(results / "tables")))
+    wanted, problems = _fresh(results, readmes, as_written)
     files, _ = read_all(find(results))
     for file in files:
         problems += [f"{file.path.parent}/{line}" for line in validate(file.path)]
@@ -85,32 +92,37 @@ def terminal(
     results: Path,
     *,
     columns: int = 80,
-    known: Known | None = None,
-    current: Current | None = None,
+    context: Context | None = None,
 ) -> str:
     """The tables of some record files for a terminal, with what other machines recorded beside built ones."""
     own, problems = read_all(files)
-    made = sections(frame(own, known, current), own, known)
+    context = context or Context()
+    made = sections(_frame(own, context), own, context.known)
     others: list[Row] = []
     if any(section.gpu is None for section in made):
         everything, _ = read_all(find(results))
-        others = rows_of(frame(everything, known))
+        others = rows_of(_frame(everything, context))
     tables = [text_table(section, columns=columns, others=others) for section in made]
     return "\n".join([*tables, *problems])
 
 
-def _fresh(
-    results: Path, readmes: Sequence[Path], known: Known | None, current: Current | None
-) -> tuple[dict[Path, str], list[str]]:
+def _frame(files: Sequence[RecordFile], context: Context) -> pd.DataFrame:
+    return frame(files, context.known, context.current, context.bounds)
+
+
+def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[dict[Path, str], list[str]]:
     """Path -> text of everything that is published, and what is at fault."""
     files, found = read_all(find(results))
     problems = list(found)
-    data = frame(files, known, current)
-    made, others = sections(data, files, known), rows_of(data)
+    data = _frame(files, context)
+    made, others = sections(data, files, context.known), rows_of(data)
     by_stem = _by_stem(made)
     wanted = _tables(results / "tables", by_stem, others)
     if made or (results / "README.md").exists():
         wanted[results / "README.md"] = GENERATED + index(made)
+    if made:
+        answers = tuple(context.answers(files)) if context.answers else ()
+        wanted[results / PAGE] = page(made, answers, lambda digest: load(results / SOURCES, digest))
     for path in readmes:
         try:
             text = path.read_text(encoding="utf-8")
@@ -153,6 +165,12 @@ def _joined(members: Sequence[Section], others: Sequence[Row], brief: bool) -> s
 def _unwanted(results: Path, wanted: Mapping[Path, str]) -> list[Path]:
     """Tables of earlier records: only files that say themselves that they are generated, and theirs."""
     extra = [path for path in sorted((results / "tables").glob("*.md")) if path not in wanted]
+    if (results / PAGE).is_file() and results / PAGE not in wanted:
+        return [results / PAGE, *_unwanted_tables(extra)]
+    return _unwanted_tables(extra)
+
+
+def _unwanted_tables(extra: Sequence[Path]) -> list[Path]:
     old = [path for path in extra if path.read_text(encoding="utf-8", errors="replace").startswith(GENERATED)]
     theirs = (path.with_suffix(ending) for path in old for ending in (".csv", ".tex"))
     return [*old, *(path for path in theirs if path.is_file())]

@@ -1,0 +1,70 @@
+"""A table of the page: whole without its script, sortable and filterable with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from harness.publish.columns import BUILT, MEASURED, Column, Row, name_of, notes_of, outcome
+from harness.publish.section import Section, blocks_of
+from harness.publish.texts import Texts
+
+_WORDS = ("faster", "slower", "same", "unclear")
+
+
+def cases_table(section: Section, rows: Sequence[Row], texts: Texts, name: str) -> str:
+    """The rows with a filter above them; `name` is the table's id on the page."""
+    columns = [
+        column
+        for column in (MEASURED if section.gpu else BUILT)
+        if any(row["status"] == "ok" and column.cell(row) for row in rows)
+    ]
+    digests = {row["case"]: str(row["digest"]) for row in section.rows if not row["perturbation"]}
+    names = ["case", "kernel", *([] if section.gpu else ["target"]), *(c.label for c in columns), "notes"]
+    heads = "".join(f'<th scope="col"><button type="button">{escape(n)}</button>' for n in names)
+    body = []
+    for subtitle, members in blocks_of(rows):
+        if subtitle:
+            body.append(f'<tr class="sub"><td colspan="{len(names)}">{escape(subtitle)}')
+        body += [
+            _row(row, columns, digests.get(row["full"], ""), texts, built=not section.gpu) for row in members
+        ]
+    return (
+        f"{_tools(name, rows)}<div class='scroll' tabindex='0' role='region' "
+        f'aria-label="{escape(section.title)}"><table id="{name}"><thead><tr>{heads}</thead>\n<tbody>\n'
+        + "\n".join(body)
+        + "\n</tbody></table></div>"
+    )
+
+
+def _tools(name: str, rows: Sequence[Row]) -> str:
+    words = [word for word in _WORDS if any(row["effect"] == word for row in rows)]
+    if any(row["status"] != "ok" for row in rows):
+        words.append("failed or skipped")
+    options = "".join(f'<option value="{word}">{word}' for word in words)
+    return (
+        f'<div class="tools" data-table="{name}"><label>filter<input type="search" '
+        'placeholder="words, as in: smem floor"></label>'
+        f'<label>word<select><option value="">all{options}</select></label>'
+        f'<output class="soft">{len(rows)} rows</output></div>'
+    )
+
+
+def _row(row: Row, columns: Sequence[Column], full: str, texts: Texts, *, built: bool) -> str:
+    ok = row["status"] == "ok"
+    word = str(row["effect"] or "") if ok else "failed or skipped"
+    digest, cells = str(row["digest"]), [escape(name_of(row))]
+    cells += [escape(str(row["arch"]))] if built else []
+    cells += [escape(column.cell(row)) if ok else "" for column in columns]
+    kernel = '<button type="button" data-show="text">text</button>' if texts.add(digest) else ""
+    if full and texts.add_diff(full, digest):
+        kernel += '<button type="button" data-show="diff">diff</button>'
+    notes = [*([] if ok else [outcome(row)]), *notes_of(row)]
+    notes += [f"stale: refresh with {row['stale']}"] if row["stale"] else []
+    shown = kernel != ""
+    about = f' data-text="{digest}" data-full="{full}"' if shown else ""
+    return (
+        f'<tr data-case="{escape(str(row["case"]))}" data-word="{word}"{about}><td>'
+        + "<td>".join([cells[0], kernel, *cells[1:]])
+        + f'<td class="text">{escape("; ".join(notes))}'
+    )
