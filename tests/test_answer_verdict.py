@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -297,3 +298,21 @@ def test_a_kernel_with_nothing_to_strip_is_told_so() -> None:
     records = timed("full", 6.0, {"chains": 1}) + timed("chains=2", 3.2, {"chains": 2})
     text = verdict_of(records, study()).sentence
     assert text.startswith("latency-bound (more chains 2 saves 47 %; nothing is left to strip,")
+
+
+def test_a_single_case_run_again_does_not_take_the_table_away() -> None:
+    whole = file_of(lattice_records(PARTS, lambda s: 2 + 0.3 * (3 - len(s))))
+    again = lattice_records(PARTS, lambda s: 2 + 0.3 * (3 - len(s)))[:2]
+    later = {"run": "b" * 32, "started": "2026-12-01T00:00:00Z"}
+    (found,) = verdicts([whole, file_of(again, **later)], {"demo": study(*PARTS)})
+    assert found.group.run == "a" * 32
+    for made in again:
+        made["source"] = {"digest": "f" * 64}
+    (found,) = verdicts([whole, file_of(again, **later)], {"demo": study(*PARTS)})
+    assert found.group.run == "b" * 32  # another kernel: the old table is not of it
+
+
+def test_a_partial_run_is_told() -> None:
+    file = replace(file_of(timed("full", 4.0, {"chains": 1})), partial="one.jsonl: partial, 1 of 9 records")
+    (found,) = verdicts([file], {"demo": study()})
+    assert found.evidence_text.endswith("The run is not whole (one.jsonl: partial, 1 of 9 records).")

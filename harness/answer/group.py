@@ -18,7 +18,8 @@ Json = Mapping[str, Any]
 class Group:
     """One full case on one board, with the records of the same run, study, problem and conditions.
 
-    `records` is in the file's order; nothing may depend on it.
+    `records` is in the file's order; nothing may depend on it. `partial` says what is missing of the run's
+    file, None when it is whole.
     """
 
     study: str
@@ -32,6 +33,7 @@ class Group:
     fill: str
     full: str
     records: tuple[Json, ...]
+    partial: str | None = None
 
     @property
     def chip(self) -> Chip | None:
@@ -99,18 +101,33 @@ def groups(file: RecordFile) -> tuple[Group, ...]:
                 fill=str(conditions.get("fill") or ""),
                 full=full,
                 records=tuple(records),
+                partial=file.partial,
             )
         )
     return tuple(made)
 
 
 def latest_groups(files: Iterable[RecordFile]) -> tuple[Group, ...]:
-    """The newest group of each question and board, in the order of first mention."""
+    """The newest group of each question and board, in the order of first mention.
+
+    A run of fewer cases does not replace an older one of the same kernel: a single case timed again must not
+    take the table away.
+    """
     newest: dict[tuple[str, ...], Group] = {}
     for file in sorted(files, key=lambda f: (str(f.header["started"]), str(f.header["run"]))):
         for group in groups(file):
-            newest[group.key] = group
+            before = newest.get(group.key)
+            if before is None or _digest(before) != _digest(group) or _cases(group) >= _cases(before):
+                newest[group.key] = group
     return tuple(newest.values())
+
+
+def _digest(group: Group) -> object:
+    return (group.full_record.get("source") or {}).get("digest")
+
+
+def _cases(group: Group) -> int:
+    return len({record["case"] for record in group.timed()})
 
 
 def rates_of(record: Json) -> Series:

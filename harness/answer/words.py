@@ -147,6 +147,8 @@ def evidence_text(
         sampled = "builds of perturbed text" if attribution.builds_sampled else "one build a case"
         caution = "" if attribution.builds_sampled else ", so code generation was not sampled"
         parts.append(f"{attribution.rounds} interleaved rounds, {sampled}{caution}.")
+    if group.partial:
+        parts.append(f"The run is not whole ({group.partial}).")
     return " ".join(parts)
 
 
