@@ -108,10 +108,10 @@ addEventListener("error", (event) => problems.push(event.message));
 const refused = (event) => problems.push("policy " + event.blockedURI);
 addEventListener("securitypolicyviolation", refused);</script>"""
 AFTER = """<script>(() => {
-const found = {}, table = document.querySelector("table"), body = table.tBodies[0];
+const none = {textContent: ""}, found = {}, table = document.querySelector("table"), body = table.tBodies[0];
 const rows = () => [...body.rows].filter((row) => !row.hidden && !row.classList.contains("sub"));
 const column = (label) => [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === label);
-const values = (label) => rows().map((row) => row.cells[column(label)].textContent);
+const values = (label) => rows().map((row) => row.cells[column(label)] ?? none).map((c) => c.textContent);
 const head = (label) => table.tHead.rows[0].cells[column(label)].querySelector("button");
 found.before = values("case");
 head("FLOP/clk/SM").click(); found.ascending = values("FLOP/clk/SM");

@@ -2,7 +2,7 @@
 // Sorts and filters the tables, and shows kernels and their differences. Everything is inserted as text.
 (() => {
   const data = JSON.parse(document.getElementById("texts").textContent);
-  const text = (cell) => (cell ? cell.textContent.trim() : "");
+  const text = (cell) => (cell && cell.colSpan === 1 ? cell.textContent.trim() : "");
 
   function compare(a, b) {
     const x = parseFloat(a), y = parseFloat(b);

@@ -53,18 +53,19 @@ def _tools(name: str, rows: Sequence[Row]) -> str:
 def _row(row: Row, columns: Sequence[Column], full: str, texts: Texts, *, built: bool) -> str:
     ok = row["status"] == "ok"
     word = str(row["effect"] or "") if ok else "failed or skipped"
-    digest, cells = str(row["digest"]), [escape(name_of(row))]
-    cells += [escape(str(row["arch"]))] if built else []
-    cells += [escape(column.cell(row)) if ok else "" for column in columns]
+    digest = str(row["digest"])
     kernel = '<button type="button" data-show="text">text</button>' if texts.add(digest) else ""
     if full and texts.add_diff(full, digest):
         kernel += '<button type="button" data-show="diff">diff</button>'
-    notes = [*([] if ok else [outcome(row)]), *notes_of(row)]
+    about = f' data-text="{digest}" data-full="{full}"' if kernel else ""
+    cells = [escape(name_of(row)), kernel, *([escape(str(row["arch"]))] if built else [])]
+    cells += [escape(column.cell(row)) for column in columns] if ok else []
+    notes = notes_of(row) if ok else [outcome(row)]
     notes += [f"stale: refresh with {row['stale']}"] if row["stale"] else []
-    shown = kernel != ""
-    about = f' data-text="{digest}" data-full="{full}"' if shown else ""
+    # A reason stands where the numbers would.
+    span = "" if ok else f' colspan="{len(columns) + 1}"'
     return (
         f'<tr data-case="{escape(str(row["case"]))}" data-word="{word}"{about}><td>'
-        + "<td>".join([cells[0], kernel, *cells[1:]])
-        + f'<td class="text">{escape("; ".join(notes))}'
+        + "<td>".join(cells)
+        + f'<td class="text"{span}>{escape("; ".join(notes))}'
     )
