@@ -275,3 +275,22 @@ def test_a_softmax_chain_costs_more_in_company_than_alone() -> None:
     assert chain.share is not None and copy.share is not None and found.total is not None
     assert chain.share.value == pytest.approx(0.115, abs=0.005)
     assert chain.share.value + copy.share.value == pytest.approx(found.total.value)
+
+
+def test_a_complete_lattice_comes_before_a_lower_floor() -> None:
+    of = study("exp", "read", levels={"exp": ("packed", "none")})
+
+    def made(cycles: float, exp: str = "kept", read: str = "kept") -> list[dict[str, Any]]:
+        return timed(f"{exp},{read}", cycles, {"exp": exp, "read": read, "chains": 1}, full="kept,kept")
+
+    common = [*made(14), *made(13, read="stripped")]
+    none = [*made(12, "none"), *made(11, "none", "stripped")]
+    found = attributed([*common, *none, *made(10, "packed", "stripped")], of)
+    assert found.depth["exp"] == "none" and found.no_share == ""
+
+
+def test_another_configuration_is_no_member_of_the_lattice() -> None:
+    records = lattice_records(("exp", "read"), lambda s: FLOOR + 2 - len(s))
+    levels = {"exp": "stripped", "read": "kept", "chains": 1}
+    other = timed("a", 3.0, levels, configuration={"block_m": 64})
+    assert attributed([*other, *records], study("exp", "read")) == attributed(records, study("exp", "read"))

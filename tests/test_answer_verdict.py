@@ -316,3 +316,19 @@ def test_a_partial_run_is_told() -> None:
     file = replace(file_of(timed("full", 4.0, {"chains": 1})), partial="one.jsonl: partial, 1 of 9 records")
     (found,) = verdicts([file], {"demo": study()})
     assert found.evidence_text.endswith("The run is not whole (one.jsonl: partial, 1 of 9 records).")
+
+
+def test_a_study_of_ceilings_is_not_its_own_ceiling() -> None:
+    path = bare(
+        (Switch(name="w", levels=(1, 2), baseline=1, label="w", meaning="w"),), name="bare", is_ceiling=True
+    )
+    records = timed("full", 4096 / WGMMA_THIRD / 0.7, {"w": 1}, study="bare")
+    found = verdict_of(records, path)
+    assert found.word == "latency-bound" and found.ceiling is not None and found.ceiling.case is None
+
+
+def test_predictions_are_no_measurements() -> None:
+    measured = timed("full", 4.0, {"chains": 1})
+    predicted = [{**r, "type": "predicted"} for r in timed("full", 1.5, {"chains": 1})]
+    assert verdict_of([*measured, *predicted], study()).word == "latency-bound"
+    assert verdicts([file_of(predicted)], {"demo": study()}) == ()
