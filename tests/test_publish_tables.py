@@ -324,3 +324,31 @@ def test_todays_digest_is_that_of_the_rendered_case() -> None:
     }
     assert digest_today()(record) == render(study, case, 1).digest
     assert digest_today()({**record, "levels": {"gone": 1}}) == ""
+
+
+# ------------------------------------------------------------ predicted
+
+
+def predicted(case: str, bound: float, **more: Any) -> dict[str, Any]:
+    found = {"flop_clk_sm": bound, "binding": "tensor"}
+    return made.record(case, None, type="predicted", predicted=found, **more)
+
+
+def test_a_predicted_table_says_so_and_stays_out_of_the_matrix(tmp_path: Path) -> None:
+    gpu = "NVIDIA GeForce RTX 4090"
+    head = made.header(None)
+    made.write(tmp_path / "records/demo/p/x.jsonl", head, [predicted("full@m128", 512.0, gpu=gpu)])
+    text = publish.terminal(find(tmp_path), tmp_path)
+    assert "predicted, not measured" in text
+    assert "512.0" in text
+    assert "what no run can beat" in text
+    publish.publish(tmp_path)
+    assert not (tmp_path / "tables/matrix.md").exists()
+
+
+def test_a_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record(rates=[2048.0]))
+    context = publish.Context(bounds=lambda header, record: (2560.0, "tensor"))
+    publish.publish(tmp_path, context=context)
+    (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
+    assert (found["bound"], found["of_bound"], found["binding"]) == ("2560", "80", "tensor")

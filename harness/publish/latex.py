@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.publish.caption import caption
 from harness.publish.columns import (
     BUILT,
     CEILING,
@@ -20,7 +21,7 @@ from harness.publish.columns import (
     name_of,
     outcome,
 )
-from harness.publish.section import Section, blocks_of, caption
+from harness.publish.section import Section, blocks_of
 
 COLUMNS = (TFLOPS, FLOP_CLK, MHZ, OWN, CHIP, EFFECT, INTERVAL, CODEGEN, CEILING)
 _SPECIAL = {

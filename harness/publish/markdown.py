@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.publish.blocks import grid
+from harness.publish.caption import caption
 from harness.publish.columns import (
     ALTERNATIVE,
     BRIEF,
@@ -17,7 +18,7 @@ from harness.publish.columns import (
     notes_of,
     outcome,
 )
-from harness.publish.section import Section, blocks_of, caption
+from harness.publish.section import Section, blocks_of
 
 _MARKER = re.compile(
     r"(?P<open><!-- table:(?P<name>\S+?)(?P<brief> brief)? -->)\n.*?(?P<close><!-- /table -->)", re.DOTALL

@@ -33,7 +33,7 @@ def entries(made: Sequence[Section]) -> tuple[Entry, ...]:
     """One entry per study and GPU, studies in the order of the tables, GPUs by name."""
     largest: dict[tuple[str, str], Section] = {}
     for section in made:
-        if section.gpu:
+        if section.gpu and not section.predicted:
             name = (section.study, section.gpu)
             if name not in largest or len(section.rows) > len(largest[name].rows):
                 largest[name] = section

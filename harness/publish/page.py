@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from html import escape
 from importlib import resources
 
+from harness.publish.caption import caption
 from harness.publish.charts import bound_chart, costs_chart, heat_chart, pipes_chart, waterfall_chart
 from harness.publish.known import Answer
 from harness.publish.page_table import cases_table
-from harness.publish.section import Section, blocks_of, caption
+from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Kept, Texts
 
 # Nothing is fetched, whatever a record says.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from harness.publish.blocks import grid
 from harness.publish.blocks_text import grid_lines
+from harness.publish.caption import caption
 from harness.publish.columns import BY_NEED, MEASURED, Column, Row, name_of, notes_of, outcome
-from harness.publish.section import Section, blocks_of, caption
+from harness.publish.section import Section, blocks_of
 from harness.publish.wrap import clean, name_lines, wrap
 
 _GAP = "  "
