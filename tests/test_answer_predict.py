@@ -385,3 +385,15 @@ def test_a_predicted_record_is_valid_json_with_no_samples(tmp_path: Path) -> Non
     )
     assert record["predicted"]["flop_clk_sm"] == pytest.approx(512)
     assert encode({"kind": "record", **record})
+
+
+def test_a_loop_that_fills_another_pipe_is_bound_by_it_in_its_unit() -> None:
+    # 64 exponentials a trip, 16 warps: results are what is counted.
+    results = 108 * 100 * 16 * 64 * 32
+    made = counts({"MUFU.EX2": 64, "BRA": 1}, path="mufu", input="fp32", warps=16, flops=results)
+    found = predicted(made, "NVIDIA A100-SXM4-80GB")
+    assert (
+        found.flop_clk_sm == pytest.approx(16) and found.binding == "mufu" and found.unit == "thread results"
+    )
+    assert prediction_sentence(found) == "The mufu pipe gives at most 16 thread results per clock and SM."
+    assert predicted(made, "NVIDIA A100-SXM4-80GB", rates={"mufu": 15.9}).flop_clk_sm == pytest.approx(15.9)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.answer import Amount, Evidence, Exposed, Gain, Verdict, as_json, decide, verdicts
 from harness.chips import chip
 from harness.model import Study, Switch
-from tests.answer_files import bare, file_of, lattice_records, study, timed
+from tests.answer_files import FLOPS, bare, file_of, lattice_records, study, timed
 from tests.record_files import H200
 
 WGMMA_THIRD = 8192 / 3
@@ -332,3 +332,31 @@ def test_predictions_are_no_measurements() -> None:
     predicted = [{**r, "type": "predicted"} for r in timed("full", 1.5, {"chains": 1})]
     assert verdict_of([*measured, *predicted], study()).word == "latency-bound"
     assert verdicts([file_of(predicted)], {"demo": study()}) == ()
+
+
+def test_a_measured_pipe_rate_reaches_the_bound_of_other_studies() -> None:
+    loop = {"HMMA.16816.F32": 8, "MUFU.EX2": 64}
+    work = {
+        "flops": FLOPS,
+        "flops_per_mma": 4096,
+        "mma_per_cta": 1000,
+        "iterations": 125,
+        "mma_path": "mma.sync",
+    }
+    work |= {"input": "fp16", "acc": "f32"}
+    launch = {"grid": [132, 1, 1], "block": 128, "shared_bytes": 0}
+    (full,) = timed("full", 40.0, {"chains": 1}, work=work, launch=launch)
+    full["build"] = {**full["build"], "loop": loop, "loop_minimum": loop}
+    exp = timed(
+        "exp", 4096 / 12.0, {"w": 1}, study="exps", full="exp", work={"flops": FLOPS, "mma_path": "mufu"}
+    )
+    one = Switch(name="w", levels=(1,), baseline=1, label="w", meaning="w")
+    both = {"demo": study(), "exps": bare((one,), name="exps")}
+    found = verdicts([file_of([full]), file_of(exp, run="b" * 32)], both)
+    assert found[0].prediction is not None and found[0].prediction.binding == "mufu"
+    # 64 exponentials of 32 threads in 4 warps at 12 per clock, for 8 MMAs a CTA
+    assert found[0].prediction.flop_clk_sm == pytest.approx(8 * 4096 / (64 * 32 * 4 / 12.0), rel=0.03)
+    assert (
+        found[1].sentence.startswith("latency-bound")
+        and "75 % of the mufu pipe (16 per clock" in found[1].sentence
+    )

@@ -10,8 +10,9 @@ from harness.answer.costs import Amount, costs_of, series_of, tile_flops
 from harness.answer.decide import Evidence, Exposed, Gain
 from harness.answer.group import Group, has_numbers, median_of, rates_of
 from harness.answer.lattice import Shape
+from harness.answer.pipes import is_pipe
 from harness.answer.result import Attribution
-from harness.chips import identify, peak
+from harness.chips import identify, peak, pipe
 from harness.stats import Pair, Rule, Series, effects
 from harness.store import RecordFile
 
@@ -64,8 +65,25 @@ def ceilings(files: Iterable[RecordFile], studies: Collection[str]) -> dict[tupl
 
 def _table(gpu: str, sms: int, mode: Mode) -> float | None:
     chip = identify(gpu, sms)
-    rate = peak(chip, *mode) if chip else None
-    return rate.flop_clk_sm if rate else None
+    if chip is None:
+        return None
+    rate, known = peak(chip, *mode), pipe(chip.cc, mode[0])
+    return rate.flop_clk_sm if rate else known.rate if known else None
+
+
+def pipe_rates(files: Iterable[RecordFile]) -> dict[tuple[str, int], dict[str, float]]:
+    """(GPU name, SMs) -> pipe -> the best rate that a loop of that pipe's own instruction reached, per clock
+    and SM in the pipe's unit. They stand above the table's for that GPU."""
+    best: dict[tuple[str, int], dict[str, float]] = {}
+    for file in files:
+        gpu = gpu_of(file)
+        for record in file.records if gpu else ():
+            name = mode_of(record)[0]
+            value = median_of(record, "flop_clk_sm") if has_numbers(record) else None
+            if value is not None and is_pipe(name):
+                rates = best.setdefault((str(gpu["name"]), int(gpu["sms"])), {})
+                rates[name] = max(rates.get(name, 0.0), value)
+    return best
 
 
 def ceiling_of(group: Group, measured: Mapping[tuple[str, int, Mode], Ceiling]) -> Ceiling | None:

@@ -128,6 +128,10 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
 
 def prediction_sentence(found: Prediction) -> str:
     """Which peak the bound is a share of, and what a profiler would show at it."""
+    if found.unit != "FLOP":
+        return (
+            f"The {found.binding} pipe gives at most {found.flop_clk_sm:.0f} {found.unit} per clock and SM."
+        )
     if found.own is None:
         return f"A bound of {found.tflop_s:.0f} TFLOP/s by the {found.binding} pipe; its peak is unknown."
     tera = found.tflop_s / found.flop_clk_sm

@@ -14,6 +14,7 @@ from harness.chips.facts import Capability
 SUB_PARTITIONS = 4
 # One pipe for the whole SM; every other has a quarter in each sub-partition.
 WHOLE_SM = ("shared_bytes",)
+MEMORY = ("l1_bytes", "l2_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def _table() -> tuple[dict[str, dict[tuple[str, ...], float]], dict[Capability, 
     merged = {}
     for row in data["merged"]:
         major, minor = row["cc"].split(".")
-        merged[int(major), int(minor)] = tuple(row["pipes"])
+        merged[int(major), int(minor)] = tuple(row["names"])
     return amounts, merged
 
 
@@ -59,6 +60,11 @@ def amount_of(name: str, opcode: str) -> float:
 def pipe_names() -> tuple[str, ...]:
     """Every pipe that opcodes are counted for, issue first."""
     return ("issue", *_table()[0])
+
+
+def is_pipe(name: str) -> bool:
+    """Whether a record's path is such a pipe, or a memory level, and no tensor instruction."""
+    return name in pipe_names() or name in MEMORY
 
 
 def pipe_uses(

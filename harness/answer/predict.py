@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.answer.counts import Counts
-from harness.answer.pipes import SUB_PARTITIONS, PipeUse, pipe_uses
+from harness.answer.pipes import SUB_PARTITIONS, PipeUse, pipe_names, pipe_uses
 from harness.chips import Chip, Rate, chip_peak, peak, pipe
 
 # More than this over the bound is an error of the suite: wrong work, merged MMAs, a wrong clock or rate.
@@ -31,6 +31,7 @@ class Prediction:
         whole_loop: only tensor and shared memory were counted, as branches could not be told.
         own, chip: the peaks it is a share of; other: that of the same path with the other accumulator.
         estimate: FLOP per clock and SM that a simulation of one SM reaches, no bound; None: not simulated.
+        unit: what the bound counts per clock and SM: FLOP, or the unit of the pipe that the loop fills.
     """
 
     study: str
@@ -50,6 +51,7 @@ class Prediction:
     chip: Rate | None
     other: Rate | None
     estimate: float | None = None
+    unit: str = "FLOP"
 
     def percent(self, rate: Rate | None) -> float | None:
         """The bound as a percentage of a peak."""
@@ -63,13 +65,16 @@ def predict(
     tensor: float | None = None,
     rates: Mapping[str, float] | None = None,
 ) -> Prediction | None:
-    """The bound of a case on a chip; None where nothing is known of its tensor path.
+    """The bound of a case on a chip; None where nothing is known of its path.
 
-    `tensor` (FLOP per clock and SM) and `rates` are measured on that chip and stand above the table's.
+    The path may be another pipe by its name, for a loop that fills it: work and bound are then in that pipe's
+    unit. `tensor` (FLOP per clock and SM) and `rates` (by pipe) were measured on that chip and stand above
+    the table's.
     """
     own = peak(chip, counts.path, counts.input, counts.acc)
     rate = tensor if tensor is not None else own.flop_clk_sm if own else None
-    if rate is None:
+    itself = pipe(chip.cc, counts.path) if counts.path in pipe_names() else None
+    if rate is None and itself is None:
         return None
     resident = _resident_warps(counts, chip)
     uses, unknown = pipe_uses(
@@ -80,7 +85,9 @@ def predict(
         rates=rates,
         only=CERTAIN if counts.whole else (),
     )
-    every = (_tensor_use(counts, rate, resident, own), *uses, *_memory_uses(counts, chip))
+    every = [*uses, *_memory_uses(counts, chip, rates or {})]
+    if rate is not None:
+        every.append(_tensor_use(counts, rate, resident, own))
     # Of pipes that are full alike the tensor pipe is named: nothing better can be had there.
     ordered = sorted(every, key=lambda use: (-round(use.clk, 6), use.pipe != "tensor", use.pipe))
     hard = [use for use in ordered if not use.soft]
@@ -99,6 +106,7 @@ def predict(
         margin=hard[1].clk / hard[0].clk if len(hard) > 1 else None,
         pipes=tuple(ordered),
         unknown=unknown,
+        unit=itself.unit if itself else "FLOP",
         whole_loop=counts.whole,
         own=own,
         chip=chip_peak(chip, counts.input),
@@ -126,14 +134,15 @@ def _tensor_use(counts: Counts, rate: float, resident: int | None, own: Rate | N
     return PipeUse(pipe="tensor", clk=flops / (rate * used), confidence=own.confidence if own else "measured")
 
 
-def _memory_uses(counts: Counts, chip: Chip) -> tuple[PipeUse, ...]:
+def _memory_uses(counts: Counts, chip: Chip, rates: Mapping[str, float]) -> tuple[PipeUse, ...]:
     """L2 (soft: the most anybody measured) and DRAM (what cannot be in L2 already), per trip of one CTA."""
     trips = counts.ctas * counts.trips
     found = []
     l2 = pipe(chip.cc, "l2_bytes")
-    if l2 and counts.gmem_bytes:
-        clk = counts.gmem_bytes / trips / l2.rate
-        found.append(PipeUse(pipe="l2_bytes", clk=clk, confidence=l2.confidence, soft=True))
+    rate = rates.get("l2_bytes", l2.rate if l2 else None)
+    if rate and counts.gmem_bytes:
+        clk = counts.gmem_bytes / trips / rate
+        found.append(PipeUse(pipe="l2_bytes", clk=clk, confidence="measured", soft=True))
     if chip.dram_bytes_s and chip.l2_bytes is not None and counts.unique_bytes > chip.l2_bytes:
         per_clk_sm = chip.dram_bytes_s / chip.boost_hz / chip.sms
         clk = (counts.unique_bytes - chip.l2_bytes) / trips / per_clk_sm
@@ -163,12 +172,13 @@ def predicted_row(prediction: Prediction) -> dict[str, Any]:
         "flop_clk_sm": prediction.flop_clk_sm,
         "tflop_s": prediction.tflop_s,
         "boost_hz": prediction.boost_hz,
+        "unit": prediction.unit,
         "binding": prediction.binding,
         "second": prediction.second,
         "margin": prediction.margin,
         "whole_loop": prediction.whole_loop,
         "estimate": prediction.estimate,
-        "pipes": [
+        "uses": [
             {"pipe": u.pipe, "clk": u.clk, "confidence": u.confidence, "soft": u.soft}
             for u in prediction.pipes
         ],

@@ -10,9 +10,19 @@ from harness.answer.attribute import attribute
 from harness.answer.costs import Amount
 from harness.answer.counts import counts_of_record
 from harness.answer.decide import Decision, Evidence, decide
-from harness.answer.evidence import Ceiling, Mode, ceiling_of, ceilings, evidence_of, light_clocks, mode_of
+from harness.answer.evidence import (
+    Ceiling,
+    Mode,
+    ceiling_of,
+    ceilings,
+    evidence_of,
+    light_clocks,
+    mode_of,
+    pipe_rates,
+)
 from harness.answer.group import Group, latest_groups, median_of
 from harness.answer.lattice import shape_of
+from harness.answer.pipes import is_pipe
 from harness.answer.predict import Prediction, other_peak, predict, predicted_row
 from harness.answer.result import Attribution
 from harness.answer.words import evidence_text, sentence
@@ -76,9 +86,17 @@ def verdicts(
     """
     files = tuple(files)
     measured = ceilings(files, [name for name, study in studies.items() if study.is_ceiling])
-    clocks = light_clocks(files)
+    clocks, rates = light_clocks(files), pipe_rates(files)
     return tuple(
-        judge(group, studies[group.study], ceiling_of(group, measured), clocks.get(group.board), rule)
+        judge(
+            group,
+            studies[group.study],
+            ceiling_of(group, measured),
+            clocks.get(group.board),
+            rule,
+            # A loop that fills a pipe is held against the table: against itself it would say nothing.
+            {} if is_pipe(mode_of(group.full_record)[0]) else rates.get((group.gpu, group.sms), {}),
+        )
         for group in latest_groups(files)
         if group.study in studies and _is_known(group, studies[group.study])
     )
@@ -90,9 +108,15 @@ def _is_known(group: Group, study: Study) -> bool:
 
 
 def judge(
-    group: Group, study: Study, ceiling: Ceiling | None, light_hz: float | None, rule: Rule | None = None
+    group: Group,
+    study: Study,
+    ceiling: Ceiling | None,
+    light_hz: float | None,
+    rule: Rule | None = None,
+    rates: Mapping[str, float] | None = None,
 ) -> Verdict:
-    """The verdict on one group, given its ceiling and the clock of a light kernel on the board (Hz)."""
+    """The verdict on one group, given its ceiling, the clock of a light kernel on the board (Hz), and the
+    measured rates of its pipes."""
     # Records of an older suite may lack a switch, or have one more: today's names, its baseline.
     levels = Values({s.name: group.levels.get(s.name, s.baseline) for s in study.switches})
     configuration = Values({**study.configurations(levels)[0], **group.configuration})
@@ -103,7 +127,7 @@ def judge(
     shares = shares_of(group)
     mode = mode_of(group.full_record)
     counts = counts_of_record(group.full_record)
-    prediction = predict(counts, group.chip) if counts and group.chip else None
+    prediction = predict(counts, group.chip, rates=rates) if counts and group.chip else None
     return Verdict(
         group=group,
         mode=mode,

@@ -9,6 +9,7 @@ from harness.answer.costs import Amount
 from harness.answer.decide import CEILING_RATIO, Decision, Evidence, Gain
 from harness.answer.evidence import Ceiling, Mode
 from harness.answer.group import Group, median_of
+from harness.answer.pipes import is_pipe
 from harness.answer.predict import Prediction, of_bound
 from harness.answer.result import Attribution
 from harness.chips import Rate
@@ -83,6 +84,8 @@ def peak_words(rate: Rate) -> str:
 
 def peaks_text(mode: Mode, ratio: Amount | None, ceiling: Ceiling | None, shares: Shares) -> str:
     """Both percentages, each with its peak."""
+    if is_pipe(mode[0]):
+        return _pipe_text(mode[0], ratio, ceiling)
     path = f"{mode[0]} {_ACCUMULATE.get(mode[2], mode[2])}"
     if ceiling is None or ratio is None:
         rate = f"{shares.flop_clk_sm:.0f} FLOP/clk/SM" if shares.flop_clk_sm else "its rate is unknown"
@@ -92,6 +95,14 @@ def peaks_text(mode: Mode, ratio: Amount | None, ceiling: Ceiling | None, shares
         f"{100 * ratio.value:.0f} % of the {path} peak of this GPU ({ceiling.value:.0f} FLOP/clk/SM, {kind})"
     )
     return f"{text}; {other_peak_text(shares)}."
+
+
+def _pipe_text(name: str, ratio: Amount | None, ceiling: Ceiling | None) -> str:
+    """The share of a pipe's own rate, for a loop that does nothing else than fill it."""
+    if ceiling is None or ratio is None:
+        return f"the rate of the {name} pipe is unknown on this GPU."
+    kind = "measured here" if ceiling.case else "table"
+    return f"{100 * ratio.value:.0f} % of the {name} pipe ({ceiling.value:.0f} per clock and SM, {kind})."
 
 
 def other_peak_text(shares: Shares) -> str:
@@ -156,7 +167,7 @@ def bound_text(measured: float, prediction: Prediction) -> str:
     """A measurement against the bound of its machine code, and what that says."""
     ratio, beaten = of_bound(measured, prediction)
     pipe = {"shared_bytes": "shared-memory"}.get(prediction.binding, prediction.binding)
-    bound = f"{prediction.flop_clk_sm:.0f} FLOP/clk/SM, set by the {pipe} pipe"
+    bound = f"{prediction.flop_clk_sm:.0f} {prediction.unit}/clk/SM, set by the {pipe} pipe"
     if beaten:
         over = 100 * ratio - 100
         return f"ERROR OF THE SUITE: it beats the bound of its machine code ({bound}) by {over:.1f} %."
