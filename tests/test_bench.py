@@ -229,6 +229,35 @@ def test_host_benchmarks_compare_on_seconds(tmp_path: Path, capsys: pytest.Captu
     assert "regression: host/test_render: seconds rose by 100.00 %" in capsys.readouterr().out
 
 
+def test_cases_are_timed_by_the_pipeline_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from harness import pipeline
+    from harness.cases import default_cases
+    from tests.test_pipeline import GPU, STUDY, FakeGpu
+
+    monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
+    monkeypatch.setattr(pipeline, "GpuDevice", lambda facts: FakeGpu(facts, {}))
+    chosen = [case for case in default_cases(STUDY) if case.name == "chains=1,warps=4"]
+    found = bench.measure({STUDY.name: STUDY}, chosen, rounds=6, cache=tmp_path)
+    (name,) = (str(case) for case in chosen)
+    assert {name, f"{STUDY.name}/full"} <= set(found.records)  # full comes along: its rounds are shared
+    info = found.info(name)
+    assert info["verdict"] in ("at-ceiling", "part-bound", "latency-bound", "unclear")
+    assert len(info["cycles_by_round"]) == 6
+    assert info["registers"] > 0
+    assert info["flops"] > 0
+    json.dumps(info, allow_nan=False)
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import pipeline
+    from harness.errors import AblationError
+    from tests.test_pipeline import STUDY
+
+    monkeypatch.setattr(pipeline, "find_gpu", lambda: "there is no NVIDIA driver")
+    with pytest.raises(AblationError, match="nothing was timed: there is no NVIDIA driver"):
+        bench.measure({STUDY.name: STUDY}, [])
+
+
 def test_the_timeline_counts_each_round_once() -> None:
     timeline = bench.DeviceTimeline()
     assert timeline.load([0.5, 0.25]) == 2

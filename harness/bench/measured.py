@@ -6,7 +6,7 @@ import glob
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,20 @@ BISTABLE_THRESHOLD_PERCENT = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The records of one run by `study/case`, with the header of each one's file."""
+    """The records of one run by `study/case`, with the header of each one's file.
+
+    `verdicts` holds the word on each full case by `study/full`.
+    """
 
     records: Mapping[str, Json]
     headers: Mapping[str, Json]
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+
+    def info(self, name: str) -> dict[str, Any]:
+        """`extra_info` of a record that is ok, with the verdict on its full."""
+        record = self.records[name]
+        verdict = self.verdicts.get(f"{record['study']}/{record['full']}")
+        return {**extra_info(self.headers[name], record), "verdict": verdict}
 
 
 def not_measurable() -> str | None:
@@ -43,13 +53,19 @@ def not_measurable() -> str | None:
 
 
 def measure(
-    studies: Mapping[str, Study], cases: Sequence[Case], *, rounds: int = ROUNDS, ui: Ui | None = None
+    studies: Mapping[str, Study],
+    cases: Sequence[Case],
+    *,
+    rounds: int = ROUNDS,
+    cache: Path | None = None,
+    ui: Ui | None = None,
 ) -> Measured:
     """Build, verify and time the cases in interleaved rounds, as `ablate run` does.
 
     Raises AblationError when nothing could be timed.
     """
     from harness import pipeline
+    from harness.answer import verdicts
 
     with tempfile.TemporaryDirectory(prefix="ablate-bench-") as folder:
         plan = Plan(
@@ -58,6 +74,7 @@ def measure(
             require_gpu=True,
             rounds=rounds,
             results=Path(folder),
+            cache=cache,
             command="make bench",
         )
         result = pipeline.run(plan, studies, ui or Quiet())
@@ -68,6 +85,7 @@ def measure(
     return Measured(
         records={name: record for name, (_, record) in records.items()},
         headers={name: file.header for name, (file, _) in records.items()},
+        verdicts={f"{v.group.study}/{v.group.full}": v.word for v in verdicts(files, studies)},
     )
 
 

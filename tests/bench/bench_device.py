@@ -33,5 +33,5 @@ def test_case(case: str, measured: bench.Measured, benchmark: Any) -> None:
     if record["status"] in ("skipped", "not_supported"):
         pytest.skip(record["reason"])
     assert record["status"] == "ok", f"{record['status']}: {record['reason']}"
-    benchmark.extra_info.update(bench.extra_info(measured.headers[case], record))
+    benchmark.extra_info.update(measured.info(case))
     benchmark.pedantic(TIMELINE.advance, rounds=TIMELINE.load(record["samples"]["seconds"]))
