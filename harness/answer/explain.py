@@ -92,12 +92,12 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     found = list(predictions)
     if not found:
         return []
-    head = ("case", "F/clk/SM", "TFLOP/s", "est.", "binds", "next", "of own", "of chip")
+    head = ("case", "/clk/SM", "TFLOP/s", "est.", "binds", "next", "of own", "of chip")
     cells = [
         (
             p.case.replace(",", ", ").replace("@", " @"),
             f"{p.flop_clk_sm:.0f}",
-            f"{p.tflop_s:.0f}",
+            f"{p.tflop_s:.0f}" if p.unit == "FLOP" else "-",
             "-" if p.estimate is None else f"{p.tflop_s * p.estimate / p.flop_clk_sm:.0f}",
             _PIPES.get(p.binding, p.binding),
             "-"
