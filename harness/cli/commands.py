@@ -12,7 +12,6 @@ from harness import progress
 from harness.cli.choose import check_folder, check_results, load_studies, make_plan
 from harness.cli.comparing import compare
 from harness.cli.explain import explain
-from harness.cli.facts import context, digest_today, keep_sources
 from harness.cli.listing import list_studies
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
@@ -82,6 +81,7 @@ def _say_steps(result: RunResult) -> None:
 
 def _say_tables(plan: Plan, result: RunResult) -> None:
     from harness import publish
+    from harness.cli.facts import context
 
     say(publish.terminal(result.files, plan.results, columns=width(), context=context(plan.studies)))
     if result.reached:
@@ -96,6 +96,7 @@ def _say_tables(plan: Plan, result: RunResult) -> None:
 def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Write the tables; 2 when a record file cannot be read (the others are published)."""
     from harness import publish as tables
+    from harness.cli.facts import context, keep_sources
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
     keep_sources(results)
@@ -115,6 +116,7 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Validate records and tables; 1 when something is wrong. Stale records fail a release only."""
     from harness import publish as tables
+    from harness.cli.facts import context, digest_today
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme)
     problems = tables.check(results, readmes=readmes, context=context())
