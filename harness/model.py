@@ -183,6 +183,7 @@ class Work:
         iterations: main-loop trips per CTA.
         gmem_bytes: bytes the CTAs read from global memory (L2 or DRAM) in all.
         unique_bytes: distinct bytes among them plus the bytes written: the working set.
+        unit: what `flops` counts: FLOP, or for a study of another instruction what its pipe is rated in.
     """
 
     flops: int
@@ -191,6 +192,7 @@ class Work:
     iterations: int
     gmem_bytes: int
     unique_bytes: int
+    unit: str = "FLOP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +200,8 @@ class Contract:
     """What the SASS of the main loop must show, per iteration.
 
     Args:
-        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32".
+        mma: the exact opcode of the tensor instruction, e.g. "HMMA.16816.F32"; where a study counts another
+            instruction, its opcode prefix, e.g. "MUFU.EX2".
         mma_count: how many of them one iteration holds.
         counts: opcode prefix (dot-separated components) -> exact number, for parts that are kept.
         present: opcode prefixes of kept parts whose number the compiler may choose.

@@ -18,7 +18,8 @@ DEVICE_PACKAGES = {"cupy", "cupyx", "pynvml"}
 # They only ask whether a package is there, inside a function, and take any answer.
 MAY_ASK_FOR_DEVICE = {"harness.doctor", "harness.probes"}
 # The record format names these two levels: a study that has them gets its peak from them.
-NAMES_OF_THE_FORMAT = {"dtype", "acc_dtype"}
+# "pipes" is a key of predicted rows too.
+NAMES_OF_THE_FORMAT = {"dtype", "acc_dtype", "pipes"}
 
 
 def module_of(path: Path) -> str:

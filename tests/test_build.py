@@ -248,6 +248,20 @@ def test_a_stripped_case_is_padded_to_the_residency_of_full(templates: Path, war
     assert alone == replace(stripped, cached=True)
 
 
+def test_a_case_is_held_at_the_residency_its_study_asks_for(templates: Path, warm: Cache) -> None:
+    asked = {"kept": 1, "stripped": 3}
+    study = replace(
+        tiny_study(shared={"kept": 1024, "stripped": 40960}),
+        residency=lambda case: asked[case.levels.word("exponent")],
+    )
+    results = build_all(jobs_of(study, templates, "sm_89"), warm, limits_of=lambda _: Limits())
+    full, stripped = map(good, results)
+    assert full.ctas_per_sm == 1 and full.dynamic_bytes > 1024
+    assert "padded to the 1 CTAs per SM" in full.notes[0]
+    assert stripped.ctas_per_sm == 2 and stripped.dynamic_bytes == 40960, "full's residency is not its own"
+    assert "3 CTAs per SM are asked for, only 2 fit" in stripped.notes[0]
+
+
 def test_a_level_that_removes_nothing_is_not_padded(templates: Path, warm: Cache) -> None:
     study = tiny_study(shared={"kept": 40960, "stripped": 1024})
     axis = replace(study, switches=(replace(study.switches[0], strips=()),))

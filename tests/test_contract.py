@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.contract import broken_rules, count, matches, notes
+from harness.build.contract import broken_rules, count, counted_prefix, matches, notes
 from harness.model import Contract, Inspection
 
 LOOP = {
@@ -160,3 +160,15 @@ def test_a_kept_part_of_another_number_is_noted() -> None:
         in notes(with_loop(LDSM__16__M88__4=12), GOOD, ("LDSM",))[0]
     )
     assert notes(with_loop(LDSM__16__M88__4=0), GOOD, ("LDSM",)) == ()
+
+
+def test_another_instruction_than_an_mma_is_counted_by_its_prefix() -> None:
+    loop = {"LDSM.16.M88.4": 16, "IADD3": 32}
+    found = replace(GOOD, loop=loop, kernel_mma={"LDSM.16.M88.4": 18})
+    contract = Contract(mma="LDSM", mma_count=16, counts={}, absent=("HMMA", "LDS"))
+    assert counted_prefix(contract) == "LDSM" and counted_prefix(CONTRACT) == ""
+    assert broken_rules(contract, found) == ()
+    fewer = broken_rules(contract, replace(found, loop={**loop, "LDSM.16.M88.4": 15}))
+    assert len(fewer) == 1 and "expected 16 LDSM per iteration, found 15 (3 outside)" in fewer[0]
+    assert "found 0" in broken_rules(contract, replace(found, loop={}, kernel_mma={}))[0]
+    assert broken_rules(contract, replace(found, loop={**loop, "HMMA.16816.F32": 1}))

@@ -265,3 +265,10 @@ def test_a_helper_function_of_the_compiler_is_no_kernel(
     monkeypatch.setattr("harness.build.disassembler._run", lambda *_: [found[0], found[0]])
     with pytest.raises(ToolError, match="one kernel is expected"):
         disassemble(tmp_path / "x.cubin", Path("nvdisasm"))
+
+
+def test_the_loop_may_be_found_by_another_instruction() -> None:
+    rows = ("MUFU.EX2 R0, R0", "MUFU.EX2 R1, R1", "MUFU.RCP R2, R2", "FADD R3, R3, R0", "@P0 BRA 0x0", "EXIT")
+    assert main_loop(listing(*rows)).counts == {}
+    assert main_loop(listing(*rows), "MUFU.EX2").counts["MUFU.EX2"] == 2
+    assert main_loop(listing(*rows), "MUFU.EX").counts == {}

@@ -19,13 +19,17 @@ from harness.model import Inspection, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A rendered text, the file that holds it, and what to compile it for."""
+    """A rendered text, the file that holds it, and what to compile it for.
+
+    `counted` is the opcode prefix that its main loop is found by; empty: the tensor instructions.
+    """
 
     source: Source
     source_path: Path
     arch: str
     options: tuple[str, ...] = ()
     include_dir: Path | None = DEVICE_HEADERS
+    counted: str = ""
 
     @property
     def key(self) -> str:
@@ -88,14 +92,15 @@ def cached_inspection(artifact: Artifact, cache: Cache) -> Inspection | None:
 
 def store_inspection(artifact: Artifact, listing: Listing, cache: Cache) -> Inspection:
     """Inspect a listing of the artifact and keep the result."""
-    inspection = inspect_listing(listing, artifact.log)
+    inspection = inspect_listing(listing, artifact.log, artifact.request.counted)
     cache.put("inspection", _inspection_key(artifact), dump_inspection(inspection))
     return inspection
 
 
 def _inspection_key(artifact: Artifact) -> str:
     version = nvdisasm_version(require_nvdisasm())
-    return digest("inspection", str(SCHEMA), artifact.sha256, artifact.log, version)
+    counted = [artifact.request.counted] if artifact.request.counted else []
+    return digest("inspection", str(SCHEMA), artifact.sha256, artifact.log, version, *counted)
 
 
 def _parse_story(data: bytes | None) -> tuple[str, float] | None:

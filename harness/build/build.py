@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.build.artifact import Request, save_source
 from harness.build.batch import Made, Progress, attempt, make_all
 from harness.build.cache import Cache
-from harness.build.contract import broken_rules, notes
+from harness.build.contract import broken_rules, counted_prefix, notes
 from harness.build.nvrtc import BASE_OPTIONS
 from harness.build.residency import Limits, check_dynamic, ctas_per_sm, padded_shared
 from harness.build.toolkit import nvrtc_module, require_nvdisasm, toolkit
@@ -155,6 +155,7 @@ def _request(job: Job, text: tuple[Source, Path] | AblationError) -> Request | A
         arch=job.arch,
         options=job.options,
         include_dir=job.templates / "device",
+        counted=counted_prefix(job.study.contract(job.case)),
     )
 
 

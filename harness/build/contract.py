@@ -2,6 +2,7 @@
 
 An opcode prefix is a list of dot-separated components: BAR matches BAR.SYNC and not DEPBAR, LDS matches
 LDS.128 and not LDSM. The tensor instruction is compared whole: HMMA.16816.F32.BF16 is not HMMA.16816.F32.
+A study may count another instruction instead, by a prefix: its loop then holds no MMA at all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,16 @@ def matches(opcode: str, prefix: str) -> bool:
 def count(counts: Mapping[str, int], prefix: str) -> int:
     """How many instructions match a prefix."""
     return sum(number for opcode, number in counts.items() if matches(opcode, prefix))
+
+
+def counted_prefix(contract: Contract) -> str:
+    """The prefix of the instruction that a contract counts and finds the loop by; empty: it is an MMA."""
+    return "" if _TENSOR.match(contract.mma.partition(".")[0]) else contract.mma
+
+
+def counted(contract: Contract, counts: Mapping[str, int]) -> int:
+    """How many of the instruction that a contract counts there are."""
+    return count(counts, contract.mma) if counted_prefix(contract) else counts.get(contract.mma, 0)
 
 
 def broken_rules(contract: Contract, inspection: Inspection) -> tuple[str, ...]:
@@ -59,13 +70,15 @@ def notes(inspection: Inspection, full: Inspection, kept: Iterable[str] = ()) ->
 def _broken_tensor(contract: Contract, inspection: Inspection) -> list[str]:
     """The rules about the tensor instruction."""
     expected = f"expected {contract.mma_count} {contract.mma} per iteration"
-    inside = inspection.loop.get(contract.mma, 0)
-    outside = inspection.kernel_mma.get(contract.mma, 0) - inside
+    inside = counted(contract, inspection.loop)
+    outside = counted(contract, inspection.kernel_mma) - inside
     others = {
         opcode: number
         for opcode, number in inspection.loop.items()
         if _TENSOR.match(opcode.partition(".")[0]) and opcode != contract.mma
     }
+    if counted_prefix(contract) and inside != contract.mma_count:
+        return [f"another number of the counted instruction: {expected}, found {inside} ({outside} outside)"]
     if not inspection.kernel_mma:
         return [f"no tensor instruction: {expected}, found 0 in the whole kernel"]
     if not inspection.loop:

@@ -72,13 +72,16 @@ def _counted(instructions: Iterable[Instruction]) -> dict[str, int]:
     return dict(sorted(Counter(i.opcode for i in instructions).items()))
 
 
-def main_loop(listing: Listing) -> Loop:
-    """The loop that holds most tensor instructions, the shortest of equals; empty when no loop holds one."""
+def main_loop(listing: Listing, prefix: str = "") -> Loop:
+    """The loop that holds most tensor instructions, the shortest of equals; empty when no loop holds one.
+
+    With an opcode prefix the instructions that match it stand for the tensor instructions.
+    """
     instructions = listing.instructions
-    # Tensor instructions before each index, so that a range is counted by one subtraction.
+    # Instructions of that kind before each index, so that a range is counted by one subtraction.
     before = [0]
     for instruction in instructions:
-        before.append(before[-1] + instruction.is_tensor)
+        before.append(before[-1] + _is_counted(instruction, prefix))
     targets = {
         index: i.target // INSTRUCTION_BYTES for index, i in enumerate(instructions) if i.target is not None
     }
@@ -106,15 +109,24 @@ def inspect_cubin(path: Path, log: str, nvdisasm: Path | None = None) -> Inspect
     return inspect_listing(disassemble(path, nvdisasm), log)
 
 
-def inspect_listing(listing: Listing, log: str) -> Inspection:
-    """What a disassembled kernel and its compile log show; ToolError when the log holds no resource line."""
+def _is_counted(instruction: Instruction, prefix: str) -> bool:
+    if not prefix:
+        return instruction.is_tensor
+    return not instruction.does_nothing and f"{instruction.opcode}.".startswith(f"{prefix}.")
+
+
+def inspect_listing(listing: Listing, log: str, prefix: str = "") -> Inspection:
+    """What a disassembled kernel and its compile log show; ToolError when the log holds no resource line.
+
+    `prefix` is that of the instruction to find the loop by, where it is no tensor instruction.
+    """
     registers = _REGISTERS.search(log)
     if registers is None:
         raise ToolError(f"{listing.path}: the compiler's log does not say how many registers are used")
     shared, frame = _SHARED.search(log), _FRAME.search(log)
-    loop = main_loop(listing)
+    loop = main_loop(listing, prefix)
     heads = Counter(i.opcode.partition(".")[0] for i in listing.instructions if not i.does_nothing)
-    tensor = Counter(i.opcode for i in listing.instructions if i.is_tensor)
+    tensor = Counter(i.opcode for i in listing.instructions if _is_counted(i, prefix))
     return Inspection(
         registers=int(registers[1]),
         shared_bytes=int(shared[1]) if shared else 0,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness.build.contract import counted
 from harness.cases import full_case
 from harness.errors import AblationError, ContractError
 from harness.model import Build, Case, Check, Contract, Launch, Study, Values, Work
@@ -94,7 +95,7 @@ def with_build(record: Record, study: Study, build: Build) -> Record:
             "natural_ctas": build.natural_ctas,
             "loop_instructions": inspection.loop_instructions,
             "loop": dict(inspection.loop),
-            "mma": {"opcode": contract.mma, "count": inspection.loop.get(contract.mma, 0)},
+            "mma": {"opcode": contract.mma, "count": counted(contract, inspection.loop)},
             "code_hash": inspection.code_hash,
             "cubin_sha256": build.cubin_sha256,
             "cached": build.cached,
