@@ -6,7 +6,7 @@ in its levels or in its configuration."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -102,6 +102,21 @@ def _filled(
         if filling == "growing" and name == "k":
             values *= np.linspace(4, 1, shape[1], dtype=np.float32)[:, None]
     return to_bfloat16(values) if dtype == "bf16" else values.astype(np.float16)
+
+
+def reference_key(case: Case) -> Hashable:
+    """What decides the function that a case computes, and its bounds: not how it is scheduled."""
+    decisive = (
+        "dtype",
+        "head_dim",
+        "acc_dtype",
+        "gemms",
+        "accumulators",
+        "gmem_copy",
+        "smem_copy",
+        "softmax",
+    )
+    return (*(case.levels[name] for name in decisive), number(case, "block_n"))
 
 
 def outputs(case: Case, problem_sizes: Values) -> Mapping[str, OutputSpec]:

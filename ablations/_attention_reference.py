@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ F64 = NDArray[np.float64]
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 HALF_STEP_AT_ZERO = {"fp16": 2.0**-25, "bf16": 2.0**-134}  # of a stored output
 LOG2_E = math.log2(math.e)
+ROW_BLOCK = 256  # a multiple of the 16 rows of a tile
 EXACT_F32, EXACT_F16 = 2.0**24, 2.0**11
 
 
@@ -42,6 +43,7 @@ class Slice:
     q: F64
     k: F64
     v: F64
+    rows: int
     seqlen: int
     integers: bool
 
@@ -65,11 +67,30 @@ def prepare(
     elif case.levels["gmem_copy"] == "stripped":
         keys = np.tile(keys[-block_n:], (tiles, 1))
         values = np.tile(values[-block_n:], (tiles, 1))
-    return Slice(q=padded_q, k=keys, v=values, seqlen=seqlen, integers=fill == "integers")
+    return Slice(q=padded_q, k=keys, v=values, rows=seqlen, seqlen=seqlen, integers=fill == "integers")
 
 
 def expected(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
-    """{"o", and "lse" where there is a softmax}: values and bounds of one slice."""
+    """{"o", and "lse" where there is a softmax}: values and bounds of one slice.
+
+    Rows do not depend on each other (with softmax=none, not beyond their 16-row tile), so blocks of rows are
+    computed one by one: a block's scores stay in the cache.
+    """
+    blocks = []
+    for start in range(0, head.rows, ROW_BLOCK):
+        rows = slice(start, start + ROW_BLOCK)
+        block = replace(head, q=head.q[rows], rows=min(ROW_BLOCK, head.rows - start))
+        blocks.append(_expected_rows(case, block, scale))
+    return {name: _joined([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _joined(blocks: list[Expected]) -> Expected:
+    bounds = [np.broadcast_to(block.bound, block.values.shape) for block in blocks]
+    return Expected(values=np.concatenate([block.values for block in blocks]), bound=np.concatenate(bounds))
+
+
+def _expected_rows(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
+    """The same of one block of rows."""
     if case.levels["gemms"] == "qk":
         return {"o": _scores_summed(case, head)}
     if case.levels["gemms"] == "pv":
@@ -147,7 +168,7 @@ def _is_exact(case: Case, head: Slice, magnitude: F64, grain: float) -> bool:
 def _scores_summed(case: Case, head: Slice) -> Expected:
     block_n = case.configuration.number("block_n")
     k = head.k.reshape(-1, block_n, head.k.shape[1])
-    rows = slice(0, head.seqlen)
+    rows = slice(0, head.rows)
     values = (head.q @ k.sum(axis=0).T)[rows]
     magnitude = (np.abs(head.q) @ np.abs(k).sum(axis=0).T)[rows]
     if _is_exact(case, head, magnitude, 1.0):
@@ -161,7 +182,7 @@ def _scores_summed(case: Case, head: Slice) -> Expected:
 
 def _product(case: Case, head: Slice, p: F64, score_error: F64 | None = None) -> Expected:
     """O = P V, raw; P rounded to 16 bits by the kernel where it comes from scores."""
-    rows = slice(0, head.seqlen)
+    rows = slice(0, head.rows)
     values, magnitude = (p @ head.v)[rows], (np.abs(p) @ np.abs(head.v))[rows]
     grain = 1.0 if score_error is None or case.levels["softmax"] == "none" else 0.125
     if _is_exact(case, head, magnitude, grain):
@@ -190,7 +211,7 @@ def _product_of_bits(case: Case, head: Slice, scores: F64) -> Expected:
     out = np.stack([a[turn] @ v[:, :, turn].reshape(keys, -1) for turn in (0, 1)], axis=1)
     size = np.stack([np.abs(a[turn]) @ np.abs(v[:, :, turn].reshape(keys, -1)) for turn in (0, 1)], axis=1)
     values, magnitude = (
-        x.reshape(rows, 2, -1, 8).transpose(0, 2, 1, 3).reshape(rows, -1)[: head.seqlen] for x in (out, size)
+        x.reshape(rows, 2, -1, 8).transpose(0, 2, 1, 3).reshape(rows, -1)[: head.rows] for x in (out, size)
     )
     if _is_exact(case, head, magnitude, 2.0**-10):
         return Expected(values=values, bound=0.0)
@@ -204,7 +225,7 @@ def _as_half(case: Case, bits: NDArray[np.uint16]) -> F64:
 def _softmax(case: Case, head: Slice, scale: float) -> dict[str, Expected]:
     """O = P V / sum P and ln sum P, with P = exp(scale S), keys beyond seqlen masked in the last tile
     only."""
-    rows = slice(0, head.seqlen)
+    rows = slice(0, head.rows)
     scores = (head.q[rows] @ head.k.T) * scale
     scores[:, head.seqlen :] = -np.inf
     top = scores.max(axis=1, keepdims=True)

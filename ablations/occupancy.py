@@ -103,6 +103,7 @@ STUDY = Study(
     inputs=common.inputs,
     outputs=common.outputs,
     reference=common.reference,
+    reference_key=common.reference_key,
     launch=common.launch,
     work=common.work,
     contract=contract,

@@ -5,7 +5,7 @@ declared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -248,6 +248,10 @@ def _as_it_comes(case: Case) -> int | None:
     return None
 
 
+def _itself(case: Case) -> Hashable:
+    return case.name
+
+
 def _no_peers(case: Case) -> Mapping[str, str]:
     return {}
 
@@ -275,6 +279,8 @@ class Study:
         inputs: (case, sizes, fill, seed) -> {name: array}; 16-bit floats as float16 or uint16 (bf16 bits).
         outputs: (case, sizes) -> {name: OutputSpec}.
         reference: (case, sizes, inputs, slices) -> {output: Expected}; slices index axis 0, None means all.
+        reference_key: case -> what its reference depends on besides sizes and data; cases that compute the
+            same function share one. By default the case itself.
         launch: (case, sizes) -> Launch.
         work: (case, sizes) -> Work.
         contract: case -> Contract.
@@ -310,6 +316,7 @@ class Study:
     is_ceiling: bool = False
     parallel: tuple[str, ...] = ()
     peers: Callable[[Case], Mapping[str, str]] = field(default=_no_peers)
+    reference_key: Callable[[Case], Hashable] = field(default=_itself)
     residency: Callable[[Case], int | None] = field(default=_as_it_comes)
 
     def switch(self, name: str) -> Switch:

@@ -22,9 +22,10 @@ from harness.errors import HungError, LaunchError, NotSupportedError, RenderErro
 from harness.gpu.commands import Entry, Loaded, Run, Scan, StudyInputs, Verified
 from harness.gpu.facts import GpuFacts
 from harness.key import digest
-from harness.model import Case, Source, Study, Values, Where
+from harness.model import Case, Expected, Source, Study, Values, Where
 from harness.pipeline import rows as rows_module
 from harness.pipeline import timed
+from harness.pipeline.references import References
 from harness.plan import Plan, RunResult
 from harness.progress import Quiet
 from tests.studies import INSTRUCTION, stored
@@ -500,15 +501,35 @@ def test_two_runs_write_two_files(go: Go) -> None:
     assert keys[0] == keys[1]
 
 
-def test_slices_to_check_are_seeded_and_different_from_case_to_case() -> None:
+def test_slices_to_check_come_from_the_seed_so_that_cases_share_references() -> None:
     chosen = [
         timed.wanted_checks(STUDY, case, Values(ctas=132, trips=40), "normal", seed)[-1].slices
+        for seed in (0, 1)
         for case in default_cases(STUDY)
-        for seed in (0, 0, 1)
     ]
-    assert chosen[0] == chosen[1] != chosen[2]
     assert all(s and len(s) == 3 and len(set(s)) == 3 and max(s) < 132 for s in chosen)
-    assert len(set(chosen)) > len(CASES)
+    assert len(set(chosen)) == 2
+
+
+def test_cases_of_one_function_share_a_reference_and_free_it_after_the_last() -> None:
+    made: list[str] = []
+
+    def reference(case: Case, *_: object) -> dict[str, Expected]:
+        made.append(case.name)
+        return {}
+
+    study = replace(STUDY, reference=reference, reference_key=lambda case: case.levels["acc_dtype"])
+    cases = default_cases(STUDY)[:4]
+    wanted = [timed.wanted_checks(study, case, Values(ctas=4, trips=4), "normal", 0)[-1] for case in cases]
+    references = References(study, wanted)
+    for w in wanted:
+        references.take(w)
+    assert len(made) == len({case.levels["acc_dtype"] for case in cases})
+    for w in wanted:
+        references.drop(w)
+    with pytest.raises(KeyError):
+        references.take(wanted[0])
+    references.close()
 
 
 def test_what_a_user_would_run_instead_is_a_row_beside_each_full(go: Go) -> None:

@@ -144,6 +144,6 @@ def _state(device: Device) -> State:
 
 
 def _widest(loop: Loop) -> float:
-    entries = [track.entry for track in loop.alive if track.taken]
+    entries = [track.entry for track in loop.alive if track.taken and track.entry.paces]
     taken = {name: track.taken for name, track in loop.tracks.items() if track.status is None}
     return max(effect_widths(entries, taken, loop.plan.seed).values(), default=math.inf)

@@ -95,6 +95,7 @@ class Entry:
         cold: L2 is flushed before each launch.
         floor_seconds, floor_cycles: what no launch can stay under (cycles: the mean over the SMs).
         smaller: (id of the same kernel prepared with less work, how many times less): the time must grow.
+        paces: whether the run goes on until its interval is narrow; not for what has no cycles.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Entry:
     floor_seconds: float = 0.0
     floor_cycles: float = 0.0
     smaller: tuple[str, float] | None = None
+    paces: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

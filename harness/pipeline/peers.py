@@ -89,7 +89,7 @@ def prepared(
 
 def entries(rows: Iterable[Beside], *, cold: bool) -> list[engine.Entry]:
     """The engine's entries: compared with full, in seconds, for want of stamps."""
-    return [engine.Entry(id=row.id, full=row.full.id, cold=cold) for row in rows]
+    return [engine.Entry(id=row.id, full=row.full.id, cold=cold, paces=False) for row in rows]
 
 
 def measured_record(row: Beside, session: engine.Session) -> Record:

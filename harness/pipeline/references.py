@@ -4,13 +4,13 @@ verifying."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.key import digest
 from harness.model import Case, Expected, Study, Values
 
 # Slices of the timed size that are compared whole.
@@ -32,22 +32,31 @@ class Wanted:
 
 
 class References:
-    """Expected outputs by (case name, size); submitted in the order in which they will be asked for."""
+    """Expected outputs, computed in the order in which they will be asked for, equal ones once."""
 
     def __init__(self, study: Study, wanted: Sequence[Wanted]) -> None:
         self._study = study
         self._pool = ThreadPoolExecutor(max_workers=min(MOST_AT_ONCE, os.cpu_count() or 1))
-        self._futures: dict[tuple[str, str], Future[Mapping[str, Expected]]] = {
-            (w.case.name, w.size): self._pool.submit(self._compute, w) for w in wanted
-        }
+        self._users = Counter(self._key(w) for w in wanted)
+        self._futures: dict[Hashable, Future[Mapping[str, Expected]]] = {}
+        for w in wanted:
+            if self._key(w) not in self._futures:
+                self._futures[self._key(w)] = self._pool.submit(self._compute, w)
 
     def take(self, wanted: Wanted) -> Mapping[str, Expected]:
         """The reference; raises what the study raised."""
-        return self._futures[wanted.case.name, wanted.size].result()
+        return self._futures[self._key(wanted)].result()
 
     def drop(self, wanted: Wanted) -> None:
-        """Free the arrays of a reference that nobody asks for again."""
-        self._futures.pop((wanted.case.name, wanted.size), None)
+        """One user less; the arrays of a reference that nobody asks for again are freed."""
+        key = self._key(wanted)
+        self._users[key] -= 1
+        if self._users[key] <= 0:
+            self._futures.pop(key, None)
+
+    def _key(self, wanted: Wanted) -> Hashable:
+        of_case = self._study.reference_key(wanted.case)
+        return of_case, wanted.sizes, wanted.fill, wanted.seed, wanted.slices
 
     def close(self) -> None:
         """Give up what is not computed yet."""
@@ -67,13 +76,13 @@ def wanted_checks(study: Study, case: Case, sizes: Values, fill: str, seed: int)
     ]
     count = min(spec.shape[0] for spec in study.outputs(case, sizes).values())
     timed = Wanted(
-        case=case, size="timed", sizes=sizes, fill=fill, seed=seed, slices=seeded_slices(count, case, seed)
+        case=case, size="timed", sizes=sizes, fill=fill, seed=seed, slices=seeded_slices(count, seed)
     )
     return (*checks, timed)
 
 
-def seeded_slices(count: int, case: Case, seed: int) -> tuple[int, ...]:
-    """SLICES distinct slice numbers below `count`, ascending, drawn from the seed and the case."""
-    generator = np.random.default_rng([seed, int(digest(str(case))[:8], 16)])
+def seeded_slices(count: int, seed: int) -> tuple[int, ...]:
+    """SLICES distinct slice numbers below `count`, ascending, drawn from the seed."""
+    generator = np.random.default_rng([seed, count])
     chosen = generator.choice(count, size=min(SLICES, count), replace=False)
     return tuple(sorted(int(i) for i in chosen))
