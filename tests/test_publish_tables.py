@@ -352,3 +352,28 @@ def test_a_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
     publish.publish(tmp_path, context=context)
     (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
     assert (found["bound"], found["of_bound"], found["binding"]) == ("2560", "80", "tensor")
+
+
+def test_work_that_is_no_flop_has_its_own_unit_and_no_peak(tmp_path: Path) -> None:
+    def idle(case: str, cycles: float, build: int = 0, **more: Any) -> dict[str, Any]:
+        found = timed(case, cycles, build=build, **more)
+        found["work"]["unit"] = "exp"
+        return found
+
+    levels = [{"pipe": i, "depth": j} for i in range(3) for j in range(3)]
+    made.results(
+        tmp_path,
+        idle("full@m128", 1e6, levels={"pipe": 9, "depth": 9}),
+        idle("full@m128", 1e6, 1, levels={"pipe": 9, "depth": 9}),
+        *(idle(f"c={i}@m128", 0.9e6, levels=level) for i, level in enumerate(levels)),
+    )
+    assert publish.publish(tmp_path).problems == ()
+    (section,) = sections(tmp_path)
+    assert {r["effect"] for r in section.rows} == {None, "faster"}
+    assert {(r["unit"], r["flop_clk_sm"], r["own_percent"], r["tflop_s"]) for r in section.rows} == {
+        ("exp", None, None, None)
+    }
+    text = publish.terminal(find(tmp_path), tmp_path)
+    assert "1000.00" in text
+    assert "exp" in text
+    assert "FLOP/" not in text.replace("FLOP/clk/SM against", "")

@@ -146,7 +146,7 @@ def heat_chart(rows: Sequence[Row], title: str) -> str:
 
 def _sweep(rows: Sequence[Row]) -> tuple[str, str, dict[tuple[int, int], float]] | None:
     """The two numeric axes with the most values, and the rate at each pair of them."""
-    timed = [row for row in rows if row["flop_clk_sm"] is not None]
+    timed = [row for row in rows if row["flop_clk_sm"]]
     full = next((row for row in timed if row["case"] == row["full"]), None)
     if full is None:
         return None

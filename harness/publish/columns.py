@@ -50,6 +50,8 @@ class IntervalColumn(Column):
 
 
 FLOP_CLK = Column(key="flop_clk_sm", short="FLOP/|clk/SM", label="FLOP/clk/SM", digits=1)
+WORK = Column(key="work_clk_sm", short="work/|clk/SM", label="work/clk/SM", digits=2)
+UNIT = Column(key="unit", short="unit", label="unit of work")
 TFLOPS = Column(key="tflop_s", short="TFLOP/s", label="TFLOP/s", digits=1)
 OWN = Column(key="own_percent", short="% of|path", label="% of path peak", digits=1)
 CHIP = Column(key="chip_percent", short="% of|chip", label="% of chip peak", digits=1)
@@ -72,6 +74,8 @@ CTAS = Column(key="ctas_per_sm", short="CTA/|SM", label="CTAs per SM")
 # What a terminal shows, the most needed first; more of them where it is wider.
 BY_NEED = (
     FLOP_CLK,
+    WORK,
+    UNIT,
     EFFECT,
     OWN,
     TFLOPS,
@@ -95,6 +99,8 @@ BY_NEED = (
 MEASURED = (
     TFLOPS,
     FLOP_CLK,
+    WORK,
+    UNIT,
     OWN,
     CHIP,
     EFFECT,
@@ -113,7 +119,7 @@ MEASURED = (
     CTAS,
     MMA,
 )
-BRIEF = (TFLOPS, FLOP_CLK, OWN, CHIP, EFFECT, CODEGEN, CEILING)
+BRIEF = (TFLOPS, FLOP_CLK, WORK, UNIT, OWN, CHIP, EFFECT, CODEGEN, CEILING)
 ALTERNATIVE = (TFLOPS, FLOP_CLK, OWN, CHIP, MHZ, SPREAD, REGISTERS, SPILLS, SHARED, CTAS)
 BUILT = (MMA, REGISTERS, SPILLS, SHARED, CTAS)
 

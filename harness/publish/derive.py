@@ -12,6 +12,8 @@ from harness.stats import BISTABLE, is_bistable
 
 Json = Mapping[str, Any]
 
+FLOP = "FLOP"
+
 
 def median(values: Sequence[Any] | None) -> float | None:
     """The median of what is known; None when nothing is."""
@@ -20,21 +22,30 @@ def median(values: Sequence[Any] | None) -> float | None:
 
 
 def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
-    """Throughput and its shares of the two peaks, for a record with samples; empty for every other."""
+    """Throughput and its shares of the two peaks, for a record with samples; empty for every other.
+
+    Where a study counts another work than FLOP, its rate stands apart, with its unit and no peak.
+    """
     samples = record.get("samples")
     if record.get("status") != "ok" or not samples:
         return {}
-    seconds, rate = median(samples.get("seconds")), median(samples.get("flop_clk_sm"))
-    hz, flops = median(samples.get("sm_hz")), (record.get("work") or {}).get("flops")
-    own, highest = _peaks(record, product)
-    return {
+    rate, work = median(samples.get("flop_clk_sm")), record.get("work") or {}
+    unit = str(work.get("unit") or FLOP)
+    common = {
         "samples": len(samples.get("seconds") or ()),
-        "seconds": seconds,
-        "tflop_s": flops / seconds / 1e12 if flops and seconds else None,
-        "flop_clk_sm": rate,
-        "sm_mhz": _mega(hz),
+        "seconds": median(samples.get("seconds")),
+        "sm_mhz": _mega(median(samples.get("sm_hz"))),
         "reported_mhz": _mega(median(samples.get("reported_hz"))),
         "spread_percent": _hundred(median(samples.get("spread"))),
+    }
+    if unit != FLOP:
+        return {**common, "work_clk_sm": rate, "unit": unit}
+    flops, seconds = work.get("flops"), common["seconds"]
+    own, highest = _peaks(record, product)
+    return {
+        **common,
+        "tflop_s": flops / seconds / 1e12 if flops and seconds else None,
+        "flop_clk_sm": rate,
         "own_peak": own.flop_clk_sm if own else None,
         "own_peak_name": own.name if own else "unknown",
         "own_percent": _percent(rate, own),
@@ -50,7 +61,7 @@ def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds
     found = (predicted["flop_clk_sm"], predicted["binding"]) if predicted else None
     if found is None and bounds is not None and record.get("status") == "ok":
         found = bounds(header, record)
-    if found is None:
+    if found is None or not found[0] or (record.get("work") or {}).get("unit", FLOP) != FLOP:
         return {}
     return {
         "bound": found[0],

@@ -9,6 +9,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 _MEDIANS = (
+    "work_clk_sm",
     "seconds",
     "tflop_s",
     "flop_clk_sm",
@@ -45,7 +46,7 @@ def _folded(builds: Sequence[Row]) -> Row:
     for name in _MEDIANS:
         known = [row[name] for row in builds if row[name] is not None]
         folded[name] = statistics.median(known) if known else None
-    rates = [row["flop_clk_sm"] for row in builds if row["flop_clk_sm"] is not None]
+    rates = [rate for row in builds if (rate := row["flop_clk_sm"] or row["work_clk_sm"])]
     if len(rates) > 1:
         folded["codegen_percent"] = 50 * (max(rates) - min(rates)) / statistics.median(rates)
     spreads = [row["spread_percent"] for row in builds if row["spread_percent"] is not None]

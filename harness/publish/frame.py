@@ -47,6 +47,8 @@ COLUMNS: Mapping[str, str] = {
     "seconds": "median time of a launch",
     "tflop_s": "useful TFLOP per second",
     "flop_clk_sm": "useful FLOP per SM clock and SM",
+    "work_clk_sm": "work per SM clock and SM of a case that counts no FLOP",
+    "unit": "what that work is",
     "sm_mhz": "SM clock run, MHz",
     "reported_mhz": "SM clock the driver reported, MHz",
     "own_percent": "flop_clk_sm as a percentage of own_peak",

@@ -16,6 +16,8 @@ from harness.publish.columns import (
     MHZ,
     OWN,
     TFLOPS,
+    UNIT,
+    WORK,
     Column,
     Row,
     name_of,
@@ -23,7 +25,7 @@ from harness.publish.columns import (
 )
 from harness.publish.section import Section, blocks_of
 
-COLUMNS = (TFLOPS, FLOP_CLK, MHZ, OWN, CHIP, EFFECT, INTERVAL, CODEGEN, CEILING)
+COLUMNS = (TFLOPS, FLOP_CLK, WORK, UNIT, MHZ, OWN, CHIP, EFFECT, INTERVAL, CODEGEN, CEILING)
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",

@@ -100,7 +100,7 @@ def _verdict(answer: Answer) -> str:
 
 def _summary(section: Section) -> str:
     """Where nobody judged: what full reaches, and the largest effects."""
-    full = next((r for r in section.main if r["case"] == r["full"] and r["flop_clk_sm"] is not None), None)
+    full = next((r for r in section.main if r["case"] == r["full"] and r["flop_clk_sm"]), None)
     if full is None:
         return ""
     share = f", {full['own_percent']:.1f} % of {full['own_peak_name']}" if full["own_percent"] else ""
