@@ -296,3 +296,13 @@ def contract(case: Case, *, spill_free: bool) -> Contract:
         input=levels.word("dtype"),
         acc=levels.word("acc_dtype"),
     )
+
+
+def contract_without_spills(case: Case) -> Contract:
+    """What one iteration holds in a study whose cases are read beside one another: none may spill."""
+    return contract(case, spill_free=True)
+
+
+def resident(case: Case) -> int:
+    """CTAs per SM that a case is held at, in studies that have the switch `resident`."""
+    return case.levels.number("resident")

@@ -99,6 +99,17 @@ def restricted(**levels: tuple[Level, ...]) -> tuple[Switch, ...]:
     return tuple(found)
 
 
+def resident(levels: tuple[int, ...], baseline: int) -> Switch:
+    """The switch of studies that hold each case at a number of CTAs per SM."""
+    return Switch(
+        name="resident",
+        levels=levels,
+        baseline=baseline,
+        label="CTAs/SM",
+        meaning="CTAs that share an SM, held by padding shared memory",
+    )
+
+
 def legend(*entries: str) -> dict[str, str]:
     """These entries of the legend."""
     return {entry: LEGEND[entry] for entry in entries}

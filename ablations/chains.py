@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablations import _attention as common
-from ablations._attention_switches import legend, restricted
-from harness.model import Case, Contract, Study, Switch, Values
+from ablations._attention_switches import legend, resident, restricted
+from harness.model import Study, Switch, Values
 
 SWITCHES = (
     *restricted(
@@ -35,13 +35,7 @@ SWITCHES = (
         label="order",
         meaning="in_turn: a tile's Q K^T, softmax, P V; ahead: Q K^T of the next tile before the softmax",
     ),
-    Switch(
-        name="resident",
-        levels=(1, 3),
-        baseline=3,
-        label="CTAs/SM",
-        meaning="CTAs that share an SM, held by padding shared memory",
-    ),
+    resident((1, 3), baseline=3),
 )
 
 LEGEND = {
@@ -91,16 +85,6 @@ def sets() -> Mapping[str, tuple[Values, ...]]:
     }
 
 
-def resident(case: Case) -> int:
-    """CTAs per SM that the case is held at."""
-    return case.levels.number("resident")
-
-
-def contract(case: Case) -> Contract:
-    """What one iteration holds. Every case here may be read beside every other: none may spill."""
-    return common.contract(case, spill_free=True)
-
-
 STUDY = Study(
     name="chains",
     question=__doc__,
@@ -120,8 +104,8 @@ STUDY = Study(
     reference_key=common.reference_key,
     launch=common.launch,
     work=common.work,
-    contract=contract,
+    contract=common.contract_without_spills,
     legend=LEGEND,
     parallel=("accumulators", "resident"),
-    residency=resident,
+    residency=common.resident,
 )

@@ -17,19 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablations import _attention as common
-from ablations._attention_switches import legend, restricted
-from harness.model import Case, Contract, Study, Switch, Values
+from ablations._attention_switches import legend, resident, restricted
+from harness.model import Study, Switch, Values
 
 SWITCHES = (
     *restricted(head_dim=(64, 128), accumulators=(1, 2)),
     Switch(name="warps", levels=(1, 2, 4, 8), baseline=4, label="warps/CTA", meaning="warps per CTA"),
-    Switch(
-        name="resident",
-        levels=(1, 2, 3, 4),
-        baseline=1,
-        label="CTAs/SM",
-        meaning="CTAs that share an SM, held by padding shared memory",
-    ),
+    resident((1, 2, 3, 4), baseline=1),
 )
 
 LEGEND = legend("accumulators=2")
@@ -77,16 +71,6 @@ def sets() -> Mapping[str, tuple[Values, ...]]:
     }
 
 
-def resident(case: Case) -> int:
-    """CTAs per SM that the case is held at."""
-    return case.levels.number("resident")
-
-
-def contract(case: Case) -> Contract:
-    """What one iteration holds. Every case here may be read beside every other: none may spill."""
-    return common.contract(case, spill_free=True)
-
-
 STUDY = Study(
     name="occupancy",
     question=__doc__,
@@ -106,8 +90,8 @@ STUDY = Study(
     reference_key=common.reference_key,
     launch=common.launch,
     work=common.work,
-    contract=contract,
+    contract=common.contract_without_spills,
     legend=LEGEND,
     parallel=("warps", "resident", "accumulators"),
-    residency=resident,
+    residency=common.resident,
 )
