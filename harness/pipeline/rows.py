@@ -95,6 +95,7 @@ def with_build(record: Record, study: Study, build: Build) -> Record:
             "natural_ctas": build.natural_ctas,
             "loop_instructions": inspection.loop_instructions,
             "loop": dict(inspection.loop),
+            "loop_minimum": dict(inspection.loop_minimum),
             "mma": {"opcode": contract.mma, "count": counted(contract, inspection.loop)},
             "code_hash": inspection.code_hash,
             "cubin_sha256": build.cubin_sha256,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness import chips, engine
+from harness.answer import predict
+from harness.answer.counts import counts_of_build
 from harness.build.build import Result
 from harness.check.verify import compare
 from harness.errors import AblationError, VerifyError
@@ -28,9 +30,6 @@ from harness.pipeline.rows import (
 )
 from harness.plan import Plan
 from harness.progress import Ui
-
-# A floor that a measurement undercuts by less is rounding, not a fault of the suite.
-FLOOR_TOLERANCE = 0.005
 
 
 @dataclass(slots=True)
@@ -231,15 +230,15 @@ def _entry(bench: Bench, candidate: Candidate, names: set[str]) -> engine.Entry:
 
 
 def floor_cycles(bench: Bench, candidate: Candidate) -> float:
-    """Cycles that the mean SM cannot stay under: its share of the MMAs at the path's peak; 0 for an unknown
-    chip."""
+    """Cycles that the mean SM cannot stay under by what its machine code must do; 0 for an unknown chip."""
     chip = chips.identify(bench.facts.name, bench.facts.sms)
-    contract = bench.study.contract(candidate.case)
-    rate = chips.peak(chip, contract.path, contract.input, contract.acc) if chip else None
-    if rate is None:
+    if chip is None:
         return 0.0
-    flops = bench.study.work(candidate.case, candidate.sizes).flops
-    return (1 - FLOOR_TOLERANCE) * flops / (bench.facts.sms * rate.flop_clk_sm)
+    study, case, sizes = bench.study, candidate.case, candidate.sizes
+    counts = counts_of_build(
+        candidate.build, study.work(case, sizes), study.launch(case, sizes), study.contract(case)
+    )
+    return predict.floor_cycles(counts, chip)
 
 
 def measured_record(candidate: Candidate, session: engine.Session) -> Record:
