@@ -98,7 +98,7 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
     from harness.cli.facts import context, keep_sources
 
-    results, readmes = check_results(arguments.results), _readmes(arguments.readme)
+    results, readmes = check_results(arguments.results), _readmes(arguments.readme, arguments.results)
     keep_sources(results)
     published = tables.publish(results, readmes=readmes, context=context())
     if arguments.json:
@@ -118,7 +118,7 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
     from harness.cli.facts import context, digest_today
 
-    results, readmes = check_results(arguments.results), _readmes(arguments.readme)
+    results, readmes = check_results(arguments.results), _readmes(arguments.readme, arguments.results)
     problems = tables.check(results, readmes=readmes, context=context())
     stale = tables.stale(results, digest_today())
     if arguments.release:
@@ -134,10 +134,12 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     return _FAILURE if problems else 0
 
 
-def _readmes(named: Sequence[Path] | None) -> tuple[Path, ...]:
-    """The files with table markers: those named, else README.md here when there is one."""
+def _readmes(named: Sequence[Path] | None, results: Path) -> tuple[Path, ...]:
+    """The files with table markers: those named, else README.md here for the results that are here."""
     if named is not None:
         return tuple(named)
+    if Path(results).resolve() != Path("results").resolve():
+        return ()
     here = Path("README.md")
     return (here,) if here.is_file() else ()
 
