@@ -297,7 +297,7 @@ NUMERIC = (
         accumulators=4,
     ),
     replaced("scores not cleared", "clear_all(scores[set]);", ";", NUMBERS),
-    replaced("O not normalised", "1.0f / sum,", "1.0f,", NUMBERS),
+    replaced("O not normalised", "reciprocal_fast(sum),", "1.0f,", NUMBERS),
     replaced("all heads read the values of the first", "    v += head * head_elements;\n", "\n", NUMBERS),
     replaced(
         "row sum of the rounded weights' neighbours",
