@@ -315,6 +315,8 @@ def test_list_show_and_json(study: Study, capsys: pytest.CaptureFixture[str]) ->
 def test_diff_against_full_shows_the_stripped_part(capsys: pytest.CaptureFixture[str]) -> None:
     for study in ablations.load().values():
         stripped = [c for c in default_cases(study) if c.set_name != "full" and not c.skip]
+        if not stripped:
+            continue
         assert cli.main(["show", str(stripped[0]), "--diff"]) == 0
         out = capsys.readouterr().out
         assert out.startswith("--- ")
@@ -327,14 +329,16 @@ def test_diff_against_full_shows_the_stripped_part(capsys: pytest.CaptureFixture
 def test_machine_code_needs_a_target_and_is_shown_for_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = list(ablations.load().values())[-1]
-    case = str(default_cases(study)[0])
+    studies = ablations.load()
+    case, other = (str(default_cases(studies[name])[0]) for name in ("instruction", "pipes"))
     assert cli.main(["show", case, "--sass"]) == 2
     assert "--sass needs --target; for example sm_80" in one_line(capsys.readouterr().err)
     assert cli.main(["show", case, "--target", "sm_90a"]) == 2
     one_line(capsys.readouterr().err)
     assert cli.main(["show", case, "--sass", "--target", "sm_90a", "--cache", str(tmp_path)]) == 0
     assert "HMMA.16816" in capsys.readouterr().out
+    assert cli.main(["show", other, "--sass", "--target", "sm_90a", "--cache", str(tmp_path)]) == 0
+    assert "// LDSM 16\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

@@ -146,19 +146,23 @@ def code_hash(instructions: Iterable[Instruction]) -> str:
     return digest("\n".join(_hash_text(i) for i in instructions if not i.does_nothing))
 
 
-def loop_text(listing: Listing) -> str:
-    """The main loop for a reader: address, instruction, and a number on each tensor instruction."""
-    loop = main_loop(listing)
+def loop_text(listing: Listing, prefix: str = "") -> str:
+    """The main loop for a reader: address, instruction, and a number on each tensor instruction.
+
+    `prefix` as in `main_loop`.
+    """
+    loop = main_loop(listing, prefix)
     if not loop.instructions:
-        return "no loop of this kernel holds a tensor instruction\n"
+        return f"no loop of this kernel holds {prefix or 'a tensor instruction'}\n"
     counts = ", ".join(
         f"{number} {opcode}" for opcode, number in sorted(loop.counts.items(), key=_most_first)
     )
     lines = [f"// {len(loop.instructions)} instructions: {counts}"]
-    tensor = 0
+    number = 0
     for i in loop.instructions:
-        tensor += i.is_tensor
-        note = f"  // MMA {tensor}" if i.is_tensor else ""
+        is_counted = _is_counted(i, prefix)
+        number += is_counted
+        note = f"  // {prefix or 'MMA'} {number}" if is_counted else ""
         lines.append(f"/*{i.address:04x}*/ {i.predicate:>6} {i.opcode} {i.operands};{note}")
     return "\n".join(lines) + "\n"
 

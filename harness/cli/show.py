@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.build.build import build
 from harness.build.cache import Cache
+from harness.build.contract import counted_prefix
 from harness.build.sass import disassemble, loop_text
 from harness.cases import full_case
 from harness.cli.choose import check_folder, find_case, load_studies
@@ -67,7 +68,8 @@ def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namesp
 
 def machine_code(study: Study, case: Case, arch: str, cache: Cache) -> str:
     """The instructions of a case's main loop, one a line, compiled for `arch`."""
-    return loop_text(disassemble(Path(build(study, case, arch, cache).cubin_path)))
+    listing = disassemble(Path(build(study, case, arch, cache).cubin_path))
+    return loop_text(listing, counted_prefix(study.contract(case)))
 
 
 def _diff(before: str, after: str, full: Case, case: Case) -> str:
