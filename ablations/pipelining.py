@@ -19,7 +19,7 @@ way to a second stage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -175,6 +175,12 @@ def prepare(case: Case, q: Array, k: Array, v: Array, filling: str) -> attention
     return replace(head, k=np.tile(tile_k, (tiles, 1)), v=np.tile(tile_v, (tiles, 1)))
 
 
+def reference_key(case: Case) -> Hashable:
+    """Every arrangement computes the same; without copies, what the ring holds decides."""
+    made_of = None if case.levels["gmem_copy"] == "kept" else (case.levels["chunks"], _units(case))
+    return case.configuration, case.levels["head_dim"], made_of
+
+
 def _chunk_bytes(case: Case) -> int:
     return 2 * common.number(case, "block_n") * case.levels.number("head_dim") // case.levels.number("chunks")
 
@@ -223,4 +229,5 @@ STUDY = Study(
     work=work,
     contract=contract,
     legend=LEGEND,
+    reference_key=reference_key,
 )
