@@ -334,7 +334,7 @@ def predicted(case: str, bound: float, **more: Any) -> dict[str, Any]:
     return made.record(case, None, type="predicted", predicted=found, **more)
 
 
-def test_a_predicted_table_says_so_and_stays_out_of_the_matrix(tmp_path: Path) -> None:
+def test_a_predicted_table_says_so_and_is_labelled_in_the_matrix(tmp_path: Path) -> None:
     gpu = "NVIDIA GeForce RTX 4090"
     head = made.header(None)
     made.write(tmp_path / "records/demo/p/x.jsonl", head, [predicted("full@m128", 512.0, gpu=gpu)])
@@ -343,7 +343,8 @@ def test_a_predicted_table_says_so_and_stays_out_of_the_matrix(tmp_path: Path) -
     assert "512.0" in text
     assert "what no run can beat" in text
     publish.publish(tmp_path)
-    assert not (tmp_path / "tables/matrix.md").exists()
+    assert "512.0](demo-" in (matrix := (tmp_path / "tables/matrix.md").read_text())
+    assert matrix.count(".md) *predicted*") == 2
 
 
 def test_a_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:

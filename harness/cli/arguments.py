@@ -40,6 +40,10 @@ _EXAMPLES = {
         "ablate explain STUDY --records results/records",
         "ablate explain --gpu 'NVIDIA GeForce RTX 4090'     a chip one does not own: predicted",
     ),
+    "predict": (
+        "ablate predict                                the studies and chips of results/thread.md",
+        "ablate predict STUDY --gpu 'RTX 4090' --gpu 'A100 SXM 40GB'",
+    ),
     "compare": (
         "ablate compare before.jsonl after.jsonl",
         "ablate compare before.jsonl after.jsonl --threshold 0.5",
@@ -98,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_cache(add("cache", "say where the build cache is and how large, or clear it"))
     _json(add("doctor", "say which tools are here, in which version, and what to do about the others"))
     _add_explain(add("explain", "say in words what binds: from records, or predicted for a chip one has not"))
+    _add_predict(add("predict", "store what studies could reach at most on chips that are not here"))
     _add_compare(add("compare", "compare two record files, case by case"))
     return parser
 
@@ -192,6 +197,20 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         help="record files, or one (default: results/records)",
     )
     command.add_argument("--cache", type=Path, metavar="DIR", help="folder of the build cache")
+    _json(command)
+
+
+def _add_predict(command: argparse.ArgumentParser) -> None:
+    command.add_argument("studies", nargs="*", metavar="STUDY", help="which studies; the usual without one")
+    command.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a product by name; repeatable; without one the usual, and those that were measured",
+    )
+    command.add_argument("--cache", type=Path, metavar="DIR", help="folder of the build cache")
+    _results(command)
     _json(command)
 
 

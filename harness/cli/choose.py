@@ -12,6 +12,7 @@ from harness.cases import default_cases, nearest
 from harness.errors import UsageError
 from harness.model import Case, Study
 from harness.plan import Plan, cases_of, matches, nearest_case
+from harness.story import Story
 
 
 def load_studies() -> dict[str, Study]:
@@ -22,6 +23,13 @@ def load_studies() -> dict[str, Study]:
     if not studies:
         raise UsageError("there is no study: ablations/ holds no module with a STUDY")
     return studies
+
+
+def load_story() -> Story:
+    """The thread that the studies answer, told by their package."""
+    from ablations._thread import STORY
+
+    return STORY
 
 
 def check_study(name: str, studies: Mapping[str, Study]) -> Study:

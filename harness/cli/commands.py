@@ -13,6 +13,7 @@ from harness.cli.choose import check_folder, check_results, load_studies, make_p
 from harness.cli.comparing import compare
 from harness.cli.explain import explain
 from harness.cli.listing import list_studies
+from harness.cli.predict import predict
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
 from harness.plan import FAILED, Plan, RunResult
@@ -183,5 +184,6 @@ COMMANDS: Mapping[str, Command] = {
     "cache": cache,
     "doctor": doctor,
     "explain": explain,
+    "predict": predict,
     "compare": compare,
 }

@@ -40,11 +40,11 @@ def explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if found:
         _say_verdicts(found, as_json=arguments.json)
     else:
-        _say_predictions(wanted, _compilable(arguments.gpu), arguments)
+        _say_predictions(wanted, compilable(arguments.gpu), arguments)
     return 0
 
 
-def _compilable(name: str) -> Chip:
+def compilable(name: str) -> Chip:
     """The product a user named; UsageError when it is unknown, or too old for these kernels."""
     product = chip(name)
     if product is None:

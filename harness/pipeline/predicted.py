@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def _predicted(
         sizes=sizes,
         conditions={"ctas_per_sm": ctas},
     )
-    record["reproduce"] = f"ablate explain {study.name} --gpu '{chip.name}'"
+    record["reproduce"] = shlex.join(["ablate", "predict", study.name, "--gpu", chip.name])
     if case.skip is not None:
         return skipped(record, case.skip), None
     if isinstance(result, AblationError):

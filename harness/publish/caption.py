@@ -78,7 +78,7 @@ def _conditions(section: Section) -> str:
 def _words(section: Section) -> list[str]:
     """How the words of a table of effects are to be read, and what a bound is."""
     if section.predicted:
-        return ["predicted from the machine code and the rates of the chip: what no run can beat, not a time"]
+        return [_bounds(section)]
     if not any(row["effect"] for row in section.rows):
         return []
     builds = [row["builds"] for row in section.rows if row["builds"]]
@@ -92,12 +92,29 @@ def _words(section: Section) -> list[str]:
     ]
 
 
+def _bounds(section: Section) -> str:
+    text = "predicted from the machine code and the rates of the chip: what no run can beat, not a time"
+    found = [row["record"].get("predicted") or {} for row in section.rows]
+    hz = next((p["boost_hz"] for p in found if p.get("boost_hz")), None)
+    text += f"; TFLOP/s at {hz / 1e6:.0f} MHz boost by specification" if hz else ""
+    spread = next((p["estimate_spread"] for p in found if p.get("estimate_spread")), None)
+    if spread is None:
+        return text
+    low, middle, high = (f"{value:g}" for value in spread)
+    return (
+        f"{text}; the estimate is of a simulated SM and no bound: loops of this suite ran at {low} to {high} "
+        f"of it (median {middle}) on an H200, other chips were never compared"
+    )
+
+
 def _peaks(section: Section) -> list[str]:
     """Which peaks the percentages are of: a percentage without a name misleads."""
-    lines = []
+    lines, rate = [], "bound" if section.predicted else "flop_clk_sm"
     for word, name, value in (("path", "own_peak_name", "own_peak"), ("chip", "chip_peak_name", "chip_peak")):
-        peaks = {row[name]: row[value] for row in section.rows if row["flop_clk_sm"] is not None}
-        known = [f"{peak} {rate:g} FLOP/clk/SM" for peak, rate in sorted(peaks.items()) if rate is not None]
+        peaks = {row[name]: row[value] for row in section.rows if row[rate] is not None}
+        known = [
+            f"{peak} {value:g} FLOP/clk/SM" for peak, value in sorted(peaks.items()) if value is not None
+        ]
         if known:
             lines.append(f"% of {word} peak is of: " + ", ".join(known))
         elif peaks:

@@ -49,6 +49,16 @@ class IntervalColumn(Column):
         return "" if low is None or high is None else f"{low:+.1f} to {high:+.1f}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextColumn(Column):
+    """The pipe after the binding one, with how full it is when that is full."""
+
+    def cell(self, row: Row) -> str:
+        """`issue 84 %`; empty where there is none."""
+        pipe, margin = row.get("second"), row.get("margin")
+        return "" if pipe is None or margin is None else f"{pipe} {100 * margin:.0f} %"
+
+
 FLOP_CLK = Column(key="flop_clk_sm", short="FLOP/|clk/SM", label="FLOP/clk/SM", digits=1)
 WORK = Column(key="work_clk_sm", short="work/|clk/SM", label="work/clk/SM", digits=2)
 UNIT = Column(key="unit", short="unit", label="unit of work")
@@ -64,6 +74,18 @@ CEILING = Column(key="ceiling", short="ceiling", label="ceiling (FLOP/clk/SM)", 
 CEILING_AT = Column(key="ceiling_at", short="at", label="ceiling at")
 BOUND = Column(key="bound", short="bound", label="bound, predicted (FLOP/clk/SM)", digits=1)
 OF_BOUND = Column(key="of_bound", short="% of|bound", label="% of bound", digits=1)
+BOUND_TFLOPS = Column(
+    key="bound_tflop_s", short="at most|TFLOP/s", label="at most, predicted (TFLOP/s at boost)", digits=1
+)
+BOUND_OWN = Column(key="bound_own_percent", short="bound %|of path", label="bound, % of path peak", digits=1)
+BOUND_CHIP = Column(
+    key="bound_chip_percent", short="bound %|of chip", label="bound, % of chip peak", digits=1
+)
+ESTIMATE = Column(key="estimate", short="estimate", label="estimate, simulated (FLOP/clk/SM)", digits=1)
+ESTIMATE_TFLOPS = Column(
+    key="estimate_tflop_s", short="est.|TFLOP/s", label="estimate, simulated (TFLOP/s at boost)", digits=1
+)
+NEXT = NextColumn(key="second", short="next|pipe", label="next pipe")
 BINDING = Column(key="binding", short="binds", label="bound set by")
 MMA = Column(key="mma", short="MMA", label="MMA per iteration")
 REGISTERS = Column(key="registers", short="regs", label="registers per thread")
@@ -94,6 +116,22 @@ BY_NEED = (
     SHARED,
     MMA,
     BOUND,
+    ESTIMATE,
+)
+# The same of rows that were only predicted.
+PREDICTED_BY_NEED = (
+    BOUND_TFLOPS,
+    BOUND,
+    BINDING,
+    BOUND_CHIP,
+    ESTIMATE_TFLOPS,
+    NEXT,
+    BOUND_OWN,
+    REGISTERS,
+    SPILLS,
+    CTAS,
+    SHARED,
+    MMA,
 )
 # The order in which they stand.
 MEASURED = (
@@ -111,8 +149,23 @@ MEASURED = (
     BOUND,
     OF_BOUND,
     BINDING,
+    ESTIMATE,
     MHZ,
     SPREAD,
+    REGISTERS,
+    SPILLS,
+    SHARED,
+    CTAS,
+    MMA,
+)
+PREDICTED = (
+    BOUND_TFLOPS,
+    BOUND,
+    BOUND_OWN,
+    BOUND_CHIP,
+    BINDING,
+    NEXT,
+    ESTIMATE_TFLOPS,
     REGISTERS,
     SPILLS,
     SHARED,

@@ -57,9 +57,10 @@ def measured_numbers(record: Json, product: Chip | None) -> dict[str, Any]:
 
 def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds | None) -> dict[str, Any]:
     """The bound of a record that holds its prediction, or of one whose machine code is known."""
-    predicted = record.get("predicted")
-    found = (predicted["flop_clk_sm"], predicted["binding"]) if predicted else None
-    if found is None and bounds is not None and record.get("status") == "ok":
+    if record.get("predicted"):
+        return _predicted_numbers(record["predicted"])
+    found = None
+    if bounds is not None and record.get("status") == "ok":
         found = bounds(header, record)
     if found is None or not found[0] or (record.get("work") or {}).get("unit", FLOP) != FLOP:
         return {}
@@ -67,6 +68,29 @@ def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds
         "bound": found[0],
         "binding": found[1],
         "of_bound": None if rate is None else 100 * rate / found[0],
+    }
+
+
+def _predicted_numbers(predicted: Json) -> dict[str, Any]:
+    """A stored prediction: bound, estimate, and the peaks that the bound is a share of."""
+    if predicted.get("unit", FLOP) != FLOP:
+        return {}
+    bound, estimate = predicted.get("flop_clk_sm"), predicted.get("estimate")
+    tera = predicted["tflop_s"] / bound if bound and predicted.get("tflop_s") else None
+    peaks = predicted.get("peaks") or {}
+    own, highest = (peaks.get(name) or {} for name in ("own", "chip"))
+    return {
+        "bound": bound,
+        "bound_tflop_s": tera and bound * tera,
+        "estimate": estimate,
+        "estimate_tflop_s": tera and estimate and estimate * tera,
+        **{name: predicted.get(name) for name in ("binding", "second", "margin")},
+        "own_peak": own.get("flop_clk_sm"),
+        "own_peak_name": own.get("name", "unknown"),
+        "bound_own_percent": own.get("percent"),
+        "chip_peak": highest.get("flop_clk_sm"),
+        "chip_peak_name": highest.get("name", "unknown"),
+        "bound_chip_percent": highest.get("percent"),
     }
 
 

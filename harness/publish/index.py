@@ -14,6 +14,7 @@ _LIMITS = """
 
 - Numbers are medians over the launches of one run; a row shows the newest run of its case.
 - FLOP/clk/SM counts SM cycles inside the kernel, so the clock does not enter; TFLOP/s depends on it.
+- *Predicted* numbers are bounds from machine code and published rates: nobody timed them.
 - A percentage is of the peak that the caption names, taken in FLOP/clk/SM.
 - A case is compared with full within rounds, at the configuration of full; the ceiling is the best over the
   configurations that the study declares.
@@ -50,7 +51,8 @@ def _cell(made: Sequence[Section], study: str, gpu: str | None) -> str:
         return ""
     ok = sum(row["status"] == "ok" for section in members for row in section.rows)
     total = sum(len(section.rows) for section in members)
-    return f"[{ok} of {total} rows](tables/{members[0].stem}.md)"
+    label = " *predicted*" if all(section.predicted for section in members) else ""
+    return f"[{ok} of {total} rows](tables/{members[0].stem}.md){label}"
 
 
 def _line(section: Section) -> str:

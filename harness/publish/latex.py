@@ -15,6 +15,7 @@ from harness.publish.columns import (
     INTERVAL,
     MHZ,
     OWN,
+    PREDICTED,
     TFLOPS,
     UNIT,
     WORK,
@@ -83,7 +84,7 @@ def tex_section(section: Section) -> str:
     """The table of a section: its main rows, or of one that was only built, a row per case and target."""
     columns = [
         column
-        for column in (COLUMNS if section.gpu else BUILT)
+        for column in ((PREDICTED if section.predicted else COLUMNS) if section.gpu else BUILT)
         if any(row["status"] == "ok" and column.cell(row) for row in section.main)
     ]
     body = []

@@ -12,6 +12,7 @@ from harness.publish.columns import (
     BRIEF,
     BUILT,
     MEASURED,
+    PREDICTED,
     Column,
     Row,
     name_of,
@@ -58,7 +59,8 @@ def _measured(section: Section, brief: bool) -> str:
     rows = [row for row in section.main if not brief or _is_brief(row)] or list(section.main)
     others = () if brief else section.alternatives
     notes = list(dict.fromkeys(note for row in (*rows, *others) for note in notes_of(row)))
-    text = _block_tables(rows, BRIEF if brief else MEASURED, notes)
+    whole = PREDICTED if section.predicted else MEASURED
+    text = _block_tables(rows, BRIEF if brief and not section.predicted else whole, notes)
     if others:
         text += "\nAt other configurations (what the ceiling is the best of):\n\n"
         text += _block_tables(others, ALTERNATIVE, notes)

@@ -17,7 +17,8 @@ from harness.publish.section import Section
 class Entry:
     """What a study says of a GPU, from its largest table there; None where there is no number.
 
-    `ceiling` is in FLOP/clk/SM, reached by `ceiling_case`; `full_percent` is of the peak of full's path.
+    `ceiling` is in FLOP/clk/SM, reached by `ceiling_case`; `full_percent` is of the peak of full's path. Both
+    are bounds where nothing was timed, and `predicted` says so.
     """
 
     study: str
@@ -27,33 +28,41 @@ class Entry:
     ceiling_case: str
     full_percent: float | None
     full_case: str
+    predicted: bool = False
 
 
 def entries(made: Sequence[Section]) -> tuple[Entry, ...]:
     """One entry per study and GPU, studies in the order of the tables, GPUs by name."""
     largest: dict[tuple[str, str], Section] = {}
     for section in made:
-        if section.gpu and not section.predicted:
+        if section.gpu:
             name = (section.study, section.gpu)
-            if name not in largest or len(section.rows) > len(largest[name].rows):
+            if name not in largest or _rank(section) > _rank(largest[name]):
                 largest[name] = section
     studies = list(dict.fromkeys(study for study, _ in largest))
     order = sorted(largest, key=lambda name: (studies.index(name[0]), name[1]))
     return tuple(_entry(largest[name]) for name in order)
 
 
+def _rank(section: Section) -> tuple[bool, int]:
+    """What was measured stands above what was predicted."""
+    return (not section.predicted, len(section.rows))
+
+
 def _entry(section: Section) -> Entry:
-    timed = [row for row in section.rows if row["flop_clk_sm"] is not None]
-    best: Row | None = max(timed, key=lambda row: row["flop_clk_sm"], default=None)
+    rate, share = ("bound", "bound_own_percent") if section.predicted else ("flop_clk_sm", "own_percent")
+    known = [row for row in section.rows if row[rate] is not None]
+    best: Row | None = max(known, key=lambda row: row[rate], default=None)
     full = next((row for row in section.rows if row["set"] == "full"), None)
     return Entry(
         study=section.study,
         gpu=str(section.gpu),
         stem=section.stem,
-        ceiling=best["flop_clk_sm"] if best else None,
+        ceiling=best[rate] if best else None,
         ceiling_case=str(best["case"]) if best else "",
-        full_percent=full["own_percent"] if full else None,
+        full_percent=full[share] if full else None,
         full_case=str(full["case"]) if full else "",
+        predicted=section.predicted,
     )
 
 
@@ -70,7 +79,11 @@ def matrix_markdown(found: Sequence[Entry], folder: str = "tables/") -> str:
     for title, name in _VIEWS if found else ():
         rows = []
         for study in dict.fromkeys(entry.study for entry in found):
-            cells = {e.gpu: f"[{_number(e, name)}]({folder}{e.stem}.md)" for e in found if e.study == study}
+            cells = {
+                e.gpu: f"[{_number(e, name)}]({folder}{e.stem}.md)" + (" *predicted*" if e.predicted else "")
+                for e in found
+                if e.study == study
+            }
             rows.append([escape(study), *(cells.get(gpu, "") for gpu in gpus), ""])
         texts.append(f"{escape(title)}\n\n" + markdown_table(["study", *map(escape, gpus), ""], rows))
     return "\n".join(texts)
@@ -83,7 +96,11 @@ def matrix_tex(found: Sequence[Entry]) -> str:
     for title, name in _VIEWS:
         body = []
         for study in dict.fromkeys(entry.study for entry in found):
-            cells = {e.gpu: _number(e, name) for e in found if e.study == study}
+            cells = {
+                e.gpu: _number(e, name) + (" predicted" if e.predicted else "")
+                for e in found
+                if e.study == study
+            }
             body.append(" & ".join([tex(study), *(tex(cells.get(gpu, "")) for gpu in gpus)]) + r" \\")
         label = f"tab:matrix-{name.replace('_', '-')}"
         texts.append(tex_table(["study", *map(tex, gpus)], body, about=f"{tex(title)}.", label=label))
@@ -94,10 +111,13 @@ def matrix_csv(found: Sequence[Entry]) -> str:
     """One line per study and GPU."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["study", "gpu", "ceiling_flop_clk_sm", "ceiling_case", "full_percent", "full_case"])
+    writer.writerow(
+        ["study", "gpu", "ceiling_flop_clk_sm", "ceiling_case", "full_percent", "full_case", "type"]
+    )
     for e in found:
         numbers = ["" if value is None else f"{value:.9g}" for value in (e.ceiling, e.full_percent)]
-        writer.writerow([e.study, e.gpu, numbers[0], e.ceiling_case, numbers[1], e.full_case])
+        kind = "predicted" if e.predicted else "measured"
+        writer.writerow([e.study, e.gpu, numbers[0], e.ceiling_case, numbers[1], e.full_case, kind])
     return out.getvalue()
 
 

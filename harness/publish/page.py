@@ -15,6 +15,7 @@ from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Kept, Texts
 
 # Nothing is fetched, whatever a record says.
+PREDICTED = ", predicted, not measured"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -26,7 +27,11 @@ def page(made: Sequence[Section], answers: Sequence[Answer], kept: Kept) -> str:
     built = [section for section in made if section.gpu is None]
     if built:
         parts.append(_built(built, texts))
-    links = [f'<li><a href="#gpu{i}">{escape(gpu)}</a>' for i, gpu in enumerate(gpus)]
+    timed = {section.gpu for section in made if not section.predicted}
+    links = [
+        f'<li><a href="#gpu{i}">{escape(gpu + ("" if gpu in timed else PREDICTED))}</a>'
+        for i, gpu in enumerate(gpus)
+    ]
     links += ['<li><a href="#built">built, not timed</a>'] if built else []
     return "\n".join(
         [
@@ -67,7 +72,8 @@ def _gpu(number: int, gpu: str, made: Sequence[Section], answers: Sequence[Answe
     """Verdicts of every study first, then each study's plots and table."""
     own = [section for section in made if section.gpu == gpu]
     said = [answer for answer in answers if answer.gpu == gpu]
-    parts = [f'<section id="gpu{number}"><h2>{escape(gpu)}</h2>']
+    label = PREDICTED if all(section.predicted for section in own) else ""
+    parts = [f'<section id="gpu{number}"><h2>{escape(gpu + label)}</h2>']
     parts += _verdicts(said) or [_summary(section) for section in own]
     for i, section in enumerate(own):
         mine = [answer for answer in said if answer.study == section.study]
@@ -115,7 +121,8 @@ def _summary(section: Section) -> str:
 
 
 def _study(section: Section, answers: Sequence[Answer], texts: Texts, name: str) -> str:
-    parts = [f"<h3>{escape(section.study)}, problem {escape(section.problem)}</h3>"]
+    label = PREDICTED if section.predicted else ""
+    parts = [f"<h3>{escape(section.study)}, problem {escape(section.problem + label)}</h3>"]
     parts += [
         f'<p class="warn">{escape(line)}'
         for line in caption(section)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from harness.publish.columns import BUILT, MEASURED, Column, Row, name_of, notes_of, outcome
+from harness.publish.columns import BUILT, MEASURED, PREDICTED, Column, Row, name_of, notes_of, outcome
 from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Texts
 
@@ -16,7 +16,7 @@ def cases_table(section: Section, rows: Sequence[Row], texts: Texts, name: str) 
     """The rows with a filter above them; `name` is the table's id on the page."""
     columns = [
         column
-        for column in (MEASURED if section.gpu else BUILT)
+        for column in ((PREDICTED if section.predicted else MEASURED) if section.gpu else BUILT)
         if any(row["status"] == "ok" and column.cell(row) for row in rows)
     ]
     digests = {row["case"]: str(row["digest"]) for row in section.rows if not row["perturbation"]}

@@ -82,13 +82,44 @@ def sections(
 ) -> tuple[Section, ...]:
     """Every table of the frame that `files` gave, in the order of its rows; replaced rows are left out."""
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows_of(data):
-        if row["latest"]:
-            groups.setdefault(section_key(row), []).append(row)
+    for row in _beside([row for row in rows_of(data) if row["latest"]]):
+        groups.setdefault((str(row["type"] == "predicted"), *section_key(row)), []).append(row)
     by_run = {str(file.header["run"])[:12]: file for file in files}
     facts = {study: found for study, found in (known or {}).items()}
     made = [_section(rows, by_run, facts.get(rows[0]["study"], StudyFacts())) for rows in groups.values()]
-    return tuple(sorted(made, key=lambda section: section.gpu is None))
+    return tuple(sorted(made, key=lambda section: (section.gpu is None, section.predicted)))
+
+
+def _beside(rows: Sequence[Row]) -> list[Row]:
+    """Predictions of cases that were measured on the same product stand in their rows, not in rows of theirs.
+
+    Only of the same text: what the machine code of another one allows says nothing of it.
+    """
+    predicted = {_where(row): row for row in rows if row["type"] == "predicted"}
+    measured = {_where(row) for row in rows if row["type"] == "measured"}
+    found = []
+    for row in rows:
+        if row["type"] == "predicted" and _where(row) in measured:
+            continue
+        of = predicted.get(_where(row)) if row["type"] == "measured" and row["status"] == "ok" else None
+        if of is not None and of["digest"] == row["digest"]:
+            row = {**row, **_from_prediction(row, of)}
+        found.append(row)
+    return found
+
+
+def _where(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in ("study", "gpu", "arch", "problem", "case"))
+
+
+def _from_prediction(row: Row, of: Row) -> dict[str, Any]:
+    """The columns that a prediction adds to a measured row: its own bound stays where it has one."""
+    added: dict[str, Any] = {name: of[name] for name in ("estimate", "second", "margin")}
+    if row["bound"] is None and of["bound"]:
+        rate = row["flop_clk_sm"]
+        added |= {"bound": of["bound"], "binding": of["binding"]}
+        added["of_bound"] = None if rate is None else 100 * rate / of["bound"]
+    return added
 
 
 def rows_of(data: pd.DataFrame) -> list[Row]:

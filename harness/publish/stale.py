@@ -27,6 +27,8 @@ def stale_label(record: Json, current: Current | None) -> str:
 def refresh_command(record: Json) -> str:
     """The command that times, or builds, the whole study again where the record was made."""
     target = record.get("target") or {}
+    if record.get("type") == "predicted":
+        return shlex.join(["ablate", "predict", str(record.get("study")), "--gpu", str(target.get("gpu"))])
     words = ["ablate", "run", str(record.get("study"))]
     return shlex.join(words if target.get("gpu") else [*words, "--target", str(target.get("arch"))])
 

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from harness.publish.blocks import grid
 from harness.publish.blocks_text import grid_lines
 from harness.publish.caption import caption
-from harness.publish.columns import BY_NEED, MEASURED, Column, Row, name_of, notes_of, outcome
+from harness.publish.columns import (
+    BY_NEED,
+    MEASURED,
+    PREDICTED,
+    PREDICTED_BY_NEED,
+    Column,
+    Row,
+    name_of,
+    notes_of,
+    outcome,
+)
 from harness.publish.section import Section, blocks_of
 from harness.publish.wrap import clean, name_lines, wrap
 
@@ -71,7 +81,9 @@ def _legend(notes: Sequence[str], columns: int) -> list[str]:
 
 def _fitting(rows: Sequence[Row], longest: int, columns: int) -> list[Column]:
     """As many columns as fit beside the cases, in the order they stand; empty columns are left out."""
-    filled = [c for c in BY_NEED if any(row["status"] == "ok" and c.cell(row) for row in rows)]
+    predicted = all(row["type"] == "predicted" for row in rows)
+    by_need, order = (PREDICTED_BY_NEED, PREDICTED) if predicted else (BY_NEED, MEASURED)
+    filled = [c for c in by_need if any(row["status"] == "ok" and c.cell(row) for row in rows)]
     room = columns - min(longest, _LEAST_CASE)
     chosen: list[Column] = []
     for i, column in enumerate(filled):
@@ -79,7 +91,7 @@ def _fitting(rows: Sequence[Row], longest: int, columns: int) -> list[Column]:
         if (room if i < _WORTH_WRAPPING else room - max(longest - _LEAST_CASE, 0)) < 0:
             break
         chosen.append(column)
-    return [column for column in MEASURED if column in chosen]
+    return [column for column in order if column in chosen]
 
 
 def _head(column: Column) -> tuple[str, str]:
