@@ -10,13 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from harness.model import Case, Expected, Study, Values
 
 # Slices of the timed size that are compared whole.
 SLICES = 3
-# One reference of the timed size takes a gigabyte while it is computed.
-MOST_AT_ONCE = 6
+# One reference takes about a hundred megabytes while it is computed.
+MOST_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class References:
 
     def __init__(self, study: Study, wanted: Sequence[Wanted]) -> None:
         self._study = study
+        # As many threads as cores, each with its own products: BLAS threads on top only get in the way.
+        self._blas = threadpool_limits(1, user_api="blas")
         self._pool = ThreadPoolExecutor(max_workers=min(MOST_AT_ONCE, os.cpu_count() or 1))
         self._users = Counter(self._key(w) for w in wanted)
         self._futures: dict[Hashable, Future[Mapping[str, Expected]]] = {}
@@ -61,6 +64,7 @@ class References:
     def close(self) -> None:
         """Give up what is not computed yet."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._blas.restore_original_limits()
 
     def _compute(self, wanted: Wanted) -> Mapping[str, Expected]:
         inputs = self._study.inputs(wanted.case, wanted.sizes, wanted.fill, wanted.seed)

@@ -97,7 +97,7 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
         shared = max(held.loaded.dynamic_bytes, run.launch.shared_bytes)
 
         def launcher(launch) -> None:
-            stream = cupy.cuda.ExternalStream(launch.get_stream().addressof())
+            stream = cupy.cuda.Stream.from_external(launch.get_stream())
             held.kernel(run.launch.grid, (run.launch.block, 1, 1), values, shared_mem=shared, stream=stream)
 
         begin = time.perf_counter()
