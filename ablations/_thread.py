@@ -168,7 +168,12 @@ def _occupancy_claims() -> tuple[Claim, ...]:
             at_most=120,
         ),
         Claim(text="from 4 to 8 warps by a third or more", spot=two, against=by_warps[4], at_least=33),
-        Claim(text="from 8 to 16 by less than half of a third", spot=four, against=two, at_most=16.5),
+        Claim(
+            text="from 8 to 16 by less than half of that",
+            spot=four,
+            against=two,
+            below=(0.5, two, by_warps[4]),
+        ),
         Claim(
             text="8 warps are much the same as two CTAs of 4",
             spot=by_warps[8],

@@ -46,6 +46,7 @@ class Claim:
         text: the sentence, shortened. spot: of which row; `against`: compared with which, else with its full.
         measure: "change" is percent of FLOP per clock against the other row; else a number of the row.
         at_least, at_most: the range, in percent, or FLOP per clock and SM.
+        below: (factor, spot, other spot): the range ends at so much of the change between those two instead.
         only: a compute capability ("9.0"), or "full rate" / "half rate" (of fp32 accumulators): on which GPUs
             the sentence says anything; empty: on all.
     """
@@ -56,6 +57,7 @@ class Claim:
     measure: Measure = "change"
     at_least: float = -math.inf
     at_most: float = math.inf
+    below: tuple[float, Spot, Spot] | None = None
     only: str = ""
 
 

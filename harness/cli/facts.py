@@ -9,7 +9,7 @@ from typing import Any
 from harness.answer.verdict import Verdict
 from harness.cases import default_cases, make_case
 from harness.chips import identify
-from harness.cli.choose import load_studies
+from harness.cli.choose import load_story, load_studies
 from harness.errors import AblationError
 from harness.key import digest_mapping
 from harness.model import Source, Study, Values
@@ -30,15 +30,24 @@ def study_facts(names: Sequence[str] = ()) -> dict[str, StudyFacts]:
                 dict.fromkeys(c.name for problem in study.problems for c in default_cases(study, problem))
             ),
             parts={switch.name: switch.strips for switch in study.switches if switch.is_part},
+            expectation=expectation(study.question),
         )
         for name, study in studies.items()
         if not names or name in names
     }
 
 
+def expectation(question: str) -> str:
+    """The paragraph of a study's docstring that says what is expected, on one line; "" without one."""
+    paragraphs = (" ".join(text.split()) for text in question.split("\n\n"))
+    return next((text for text in paragraphs if text.startswith("Expectation: ")), "")
+
+
 def context(names: Sequence[str] = ()) -> Context:
     """All that publishing is told: the studies, what their templates render today, answers, bounds."""
-    return Context(known=study_facts(names), current=digest_today(), answers=answers, bounds=bound)
+    return Context(
+        known=study_facts(names), current=digest_today(), answers=answers, bounds=bound, story=load_story()
+    )
 
 
 def digest_today() -> Current:

@@ -92,6 +92,7 @@ REGISTERS = Column(key="registers", short="regs", label="registers per thread")
 SPILLS = Column(key="spills", short="spill", label="spill instructions")
 SHARED = Column(key="shared_bytes", short="smem B", label="shared memory per CTA (bytes)")
 CTAS = Column(key="ctas_per_sm", short="CTA/|SM", label="CTAs per SM")
+VERIFIED = Column(key="verified_on", short="check", label="numbers verified on")
 
 # What a terminal shows, the most needed first; more of them where it is wider.
 BY_NEED = (
@@ -174,7 +175,7 @@ PREDICTED = (
 )
 BRIEF = (TFLOPS, FLOP_CLK, WORK, UNIT, OWN, CHIP, EFFECT, CODEGEN, CEILING)
 ALTERNATIVE = (TFLOPS, FLOP_CLK, OWN, CHIP, MHZ, SPREAD, REGISTERS, SPILLS, SHARED, CTAS)
-BUILT = (MMA, REGISTERS, SPILLS, SHARED, CTAS)
+BUILT = (MMA, REGISTERS, SPILLS, SHARED, CTAS, VERIFIED)
 
 
 def outcome(row: Row) -> str:

@@ -39,6 +39,30 @@ def contrasts(rows: Sequence[Row]) -> dict[int, dict[str, Any]]:
     return {number: _columns(effect) for number, effect in zip(pairs, found, strict=True)}
 
 
+def between(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any] | None]:
+    """Effect columns of each (case, other case) that one run timed; None where none timed both.
+
+    The words are corrected for the number of pairs (Holm).
+    """
+    builds: dict[str, dict[str, dict[int, Row]]] = {}
+    for row in rows:
+        if _samples(row):
+            of = builds.setdefault(f"{row['started']} {row['run']}", {})
+            of.setdefault(str(row["case"]), {})[int(row["perturbation"])] = row
+    asked: dict[int, Pair] = {}
+    for number, (case, other) in enumerate(pairs):
+        run = max((name for name, of in builds.items() if case in of and other in of), default=None)
+        if run is not None:
+            mine, base = (builds[run][name] for name in (case, other))
+            asked[number] = Pair(
+                name=case,
+                case={build: _per_flop(row) for build, row in mine.items()},
+                full={build: _per_flop(row) for build, row in base.items()},
+            )
+    found = dict(zip(asked, effects(list(asked.values())), strict=True))
+    return [_columns(found[number]) if number in found else None for number in range(len(pairs))]
+
+
 def _samples(row: Row) -> Any:
     return (row["record"] or {}).get("samples") if row["status"] == "ok" else None
 

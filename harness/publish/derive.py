@@ -135,6 +135,7 @@ def build_numbers(record: Json) -> dict[str, Any]:
         "spills": _sum(build.get("spill_stores"), build.get("spill_loads")),
         "shared_bytes": _sum(build.get("shared_bytes"), build.get("dynamic_bytes")),
         "ctas_per_sm": build.get("ctas_per_sm"),
+        "verified_on": _verified_on(record),
     }
 
 
@@ -172,3 +173,9 @@ def _by_round(record: Json) -> dict[int, float]:
         if rate is not None:
             rounds.setdefault(number, []).append(rate)
     return {number: statistics.median(rates) for number, rates in rounds.items()}
+
+
+def _verified_on(record: Json) -> str:
+    """Where the numbers were compared with the reference, and held: GPU, CPU, or a dash for nowhere."""
+    passed = [str(check["size"]) for check in record.get("checks") or () if check["passed"]]
+    return "-" if not passed else "CPU" if passed == ["cpu"] else "GPU"

@@ -83,6 +83,7 @@ COLUMNS: Mapping[str, str] = {
     "spills": "spill instructions in the kernel",
     "shared_bytes": "shared memory per CTA, bytes",
     "ctas_per_sm": "resident CTAs per SM",
+    "verified_on": "where the numbers were compared with the reference: GPU, CPU, or - for nowhere",
     "notes": "what else to know of the row",
     "stale": "how to refresh a row whose source is not what the template renders today",
     "digest": "hash of the rendered source",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.publish.known import Link
 from harness.publish.markdown import escape, markdown_table
 from harness.publish.matrix import entries, matrix_markdown
 from harness.publish.section import Section
@@ -32,8 +33,8 @@ _LIMITS = """
 """
 
 
-def index(made: Sequence[Section]) -> str:
-    """The page: a matrix of studies and GPUs with links, then one line per table."""
+def index(made: Sequence[Section], link: Link | None = None) -> str:
+    """The page: a matrix of studies and GPUs with links, then one line per table; `link` stands above all."""
     studies = list(dict.fromkeys(section.study for section in made))
     places = sorted({section.gpu for section in made if section.gpu})
     header = ["study", *map(escape, places), "built, not timed"]
@@ -42,7 +43,8 @@ def index(made: Sequence[Section]) -> str:
     body = markdown_table(header, rows) if rows else "No records yet.\n"
     tables = "\n## Tables\n\n" + "\n".join(lines) + "\n" if lines else ""
     matrix = matrix_markdown(entries(made))
-    return f"\n# Results\n\n{body}" + (f"\n{matrix}" if matrix else "") + f"{tables}{_LIMITS}"
+    above = f"The question it all began with: [{escape(link[1])}]({link[0]})\n\n" if link else ""
+    return f"\n# Results\n\n{above}{body}" + (f"\n{matrix}" if matrix else "") + f"{tables}{_LIMITS}"
 
 
 def _cell(made: Sequence[Section], study: str, gpu: str | None) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.story import Story
+
 # Record -> digest of the text its template renders today; "" when it renders none any more; None when nobody
 # can say (a study that is not here).
 Current = Callable[[Mapping[str, Any]], str | None]
@@ -17,14 +19,17 @@ class StudyFacts:
 
     Args:
         cases: names in the order of the rows. parts: switch that strips -> its stripping levels, the least
-        removed first; every other switch is an axis.
+        removed first; every other switch is an axis. expectation: what was expected beforehand.
     """
 
     cases: Sequence[str] = ()
     parts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    expectation: str = ""
 
 
 Known = Mapping[str, StudyFacts]
+# File under the results folder, and title, of a page that others point to.
+Link = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +78,4 @@ class Context:
     current: Current | None = None
     answers: Answers | None = None
     bounds: Bounds | None = None
+    story: Story | None = None

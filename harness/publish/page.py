@@ -9,7 +9,7 @@ from importlib import resources
 
 from harness.publish.caption import caption
 from harness.publish.charts import bound_chart, costs_chart, heat_chart, pipes_chart, waterfall_chart
-from harness.publish.known import Answer
+from harness.publish.known import Answer, Link
 from harness.publish.page_table import cases_table
 from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Kept, Texts
@@ -19,8 +19,8 @@ PREDICTED = ", predicted, not measured"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(made: Sequence[Section], answers: Sequence[Answer], kept: Kept) -> str:
-    """The whole file. `kept` gives the text of a digest, None where it was not kept."""
+def page(made: Sequence[Section], answers: Sequence[Answer], kept: Kept, link: Link | None = None) -> str:
+    """The whole file. `kept` gives the text of a digest, None where it was not kept; `link`: another page."""
     texts = Texts(kept)
     gpus = list(dict.fromkeys(section.gpu for section in made if section.gpu))
     parts = [_gpu(i, gpu, made, answers, texts) for i, gpu in enumerate(gpus)]
@@ -32,6 +32,7 @@ def page(made: Sequence[Section], answers: Sequence[Answer], kept: Kept) -> str:
         f'<li><a href="#gpu{i}">{escape(gpu + ("" if gpu in timed else PREDICTED))}</a>'
         for i, gpu in enumerate(gpus)
     ]
+    links += [f'<li><a href="../{escape(link[0])}">{escape(link[1])}</a>'] if link else []
     links += ['<li><a href="#built">built, not timed</a>'] if built else []
     return "\n".join(
         [

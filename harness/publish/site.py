@@ -15,7 +15,7 @@ from harness.publish.columns import Row
 from harness.publish.csv_table import csv_text
 from harness.publish.frame import frame
 from harness.publish.index import index
-from harness.publish.known import Context, Current
+from harness.publish.known import Answer, Context, Current, Link
 from harness.publish.latex import tex_section
 from harness.publish.markdown import fill_markers, markdown_section, marker_problems
 from harness.publish.matrix import entries, matrix_csv, matrix_markdown, matrix_tex
@@ -23,6 +23,7 @@ from harness.publish.page import page
 from harness.publish.section import Section, rows_of, sections
 from harness.publish.stale import as_marked, marked, stale_lines
 from harness.publish.text import text_table
+from harness.publish.thread import thread
 from harness.sources import load
 from harness.store import RecordFile, validate
 
@@ -118,11 +119,12 @@ def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[di
     made, others = sections(data, files, context.known), rows_of(data)
     by_stem = _by_stem(made)
     wanted = _tables(results / "tables", by_stem, others)
+    answers = tuple(context.answers(files)) if context.answers and made else ()
+    link = _add_thread(results, context, made, answers, wanted)
     if made or (results / "README.md").exists():
-        wanted[results / "README.md"] = GENERATED + index(made)
+        wanted[results / "README.md"] = GENERATED + index(made, link)
     if made:
-        answers = tuple(context.answers(files)) if context.answers else ()
-        wanted[results / PAGE] = page(made, answers, lambda digest: load(results / SOURCES, digest))
+        wanted[results / PAGE] = page(made, answers, lambda digest: load(results / SOURCES, digest), link)
     for path in readmes:
         try:
             text = path.read_text(encoding="utf-8")
@@ -132,6 +134,22 @@ def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[di
         problems += [f"{path}: {line}" for line in marker_problems(text, by_stem)]
         wanted[path] = fill_markers(text, lambda stem, brief: _joined(by_stem.get(stem, ()), others, brief))
     return wanted, problems
+
+
+def _add_thread(
+    results: Path,
+    context: Context,
+    made: Sequence[Section],
+    answers: Sequence[Answer],
+    wanted: dict[Path, str],
+) -> Link | None:
+    """Add the page that tells the story, where records are of it; its name and title."""
+    story = context.story
+    text = thread(story, made, answers, context.known) if story else ""
+    if story is None or not text:
+        return None
+    wanted[results / f"{story.name}.md"] = GENERATED + text
+    return f"{story.name}.md", story.title
 
 
 def _tables(folder: Path, by_stem: Mapping[str, Sequence[Section]], others: Sequence[Row]) -> dict[Path, str]:
@@ -164,7 +182,8 @@ def _joined(members: Sequence[Section], others: Sequence[Row], brief: bool) -> s
 
 def _unwanted(results: Path, wanted: Mapping[Path, str]) -> list[Path]:
     """Tables of earlier records: only files that say themselves that they are generated, and theirs."""
-    extra = [path for path in sorted((results / "tables").glob("*.md")) if path not in wanted]
+    found = [*sorted((results / "tables").glob("*.md")), *sorted(results.glob("*.md"))]
+    extra = [path for path in found if path not in wanted]
     if (results / PAGE).is_file() and results / PAGE not in wanted:
         return [results / PAGE, *_unwanted_tables(extra)]
     return _unwanted_tables(extra)
