@@ -194,6 +194,7 @@ def test_a_measured_row_takes_the_prediction_of_its_own_text_into_its_columns(tm
     measured, rest = publish.sections(publish.frame(files), files)
     (row,) = measured.rows
     assert (row["bound"], row["of_bound"], row["estimate"]) == (2500.0, 80.0, 1250.0)
+    assert any("simulated SM running the code of NVRTC 13.5.37" in line for line in publish.caption(measured))
     assert [row["case"] for row in rest.rows] == ["copy=stripped@m128"]
     assert rest.predicted
 

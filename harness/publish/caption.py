@@ -79,17 +79,41 @@ def _words(section: Section) -> list[str]:
     """How the words of a table of effects are to be read, and what a bound is."""
     if section.predicted:
         return [_bounds(section)]
+    lines = _estimates(section)
     if not any(row["effect"] for row in section.rows):
-        return []
+        return lines
     builds = [row["builds"] for row in section.rows if row["builds"]]
     most = max(builds, default=1)
     spread = (
         f"; codegen is half the range over {most} trivially different texts of a case" if most > 1 else ""
     )
     return [
+        *lines,
         "vs full: FLOP/clk/SM against the full case of the same axes at its configuration, within rounds, "
-        f"95 % intervals, words corrected for the number of rows{spread}"
+        f"95 % intervals, words corrected for the number of rows{spread}",
     ]
+
+
+def _estimates(section: Section) -> list[str]:
+    """Where measured rows have the estimate of a stored prediction: whose code that is of."""
+    found = [
+        row["prediction"] for row in section.rows if row.get("prediction") and row["estimate"] is not None
+    ]
+    if not found:
+        return []
+    toolkits = dict.fromkeys(str(record.get("toolkit")) for record in found)
+    spread = (found[0].get("predicted") or {}).get("estimate_spread")
+    return [f"estimate: of a simulated SM running the code of NVRTC {', '.join(toolkits)}{_spread(spread)}"]
+
+
+def _spread(spread: Sequence[float] | None) -> str:
+    if not spread:
+        return ""
+    low, middle, high = (f"{value:g}" for value in spread)
+    return (
+        f"; it is no bound: loops of this suite ran at {low} to {high} of it (median {middle}) on an H200, "
+        "other chips were never compared"
+    )
 
 
 def _bounds(section: Section) -> str:
@@ -98,13 +122,7 @@ def _bounds(section: Section) -> str:
     hz = next((p["boost_hz"] for p in found if p.get("boost_hz")), None)
     text += f"; TFLOP/s at {hz / 1e6:.0f} MHz boost by specification" if hz else ""
     spread = next((p["estimate_spread"] for p in found if p.get("estimate_spread")), None)
-    if spread is None:
-        return text
-    low, middle, high = (f"{value:g}" for value in spread)
-    return (
-        f"{text}; the estimate is of a simulated SM and no bound: loops of this suite ran at {low} to {high} "
-        f"of it (median {middle}) on an H200, other chips were never compared"
-    )
+    return f"{text}; estimate: of a simulated SM{_spread(spread)}" if spread else text
 
 
 def _peaks(section: Section) -> list[str]:

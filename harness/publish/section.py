@@ -115,6 +115,7 @@ def _where(row: Row) -> tuple[str, ...]:
 def _from_prediction(row: Row, of: Row) -> dict[str, Any]:
     """The columns that a prediction adds to a measured row: its own bound stays where it has one."""
     added: dict[str, Any] = {name: of[name] for name in ("estimate", "second", "margin")}
+    added["prediction"] = of["record"]
     if row["bound"] is None and of["bound"]:
         rate = row["flop_clk_sm"]
         added |= {"bound": of["bound"], "binding": of["binding"]}

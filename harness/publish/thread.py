@@ -99,7 +99,9 @@ def _measured_in_short(rows: Rows, story: Story, answers: Sequence[Answer]) -> l
 def _simulated(members: Sequence[Rows], story: Story) -> str:
     found = [row for rows in members for row in full_rows(rows, story) if row["estimate"] and row["bound"]]
     shares = [100 * row["estimate"] / row["bound"] for row in found]
-    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound" if shares else ""
+    if not shares:
+        return ""
+    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound"
 
 
 def studies_of(story: Story) -> tuple[str, ...]:

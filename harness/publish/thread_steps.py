@@ -207,4 +207,16 @@ def _what_binds(gpus: Sequence[Rows], story: Story) -> list[str]:
             f"- It stays under {100 * _NEAR:.0f} % of it on {', '.join(far)}: latency and overlap matter "
             "there, and strips can gain what the bound does not show."
         )
-    return lines
+    return lines + _how_far_off(gpus, story)
+
+
+def _how_far_off(gpus: Sequence[Rows], story: Story) -> list[str]:
+    """What the records say of their estimates."""
+    found = [row["record"].get("predicted") or {} for rows in gpus for row in full_rows(rows, story)]
+    spread = next((one["estimate_spread"] for one in found if one.get("estimate_spread")), None)
+    if spread is None:
+        return []
+    low, middle, high = (f"{value:g}" for value in spread)
+    return [
+        f"- Loops of this suite ran at {low} to {high} (median {middle}) of their simulation, on an H200."
+    ]
