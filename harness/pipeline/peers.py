@@ -51,8 +51,14 @@ class Beside:
 
 
 def beside(bench: Bench, verified: Iterable[Candidate]) -> list[Beside]:
-    """The peers of every full case among the verified."""
-    fulls = [c for c in verified if c.perturbation == 0 and c.case.name == c.record["full"]]
+    """The peers of every full case among the verified; they do not depend on our tile, so one is enough."""
+    fulls = [
+        c
+        for c in verified
+        if c.perturbation == 0
+        and c.case.name == c.record["full"]
+        and c.case.configuration == bench.study.configurations(c.case.levels)[0]
+    ]
     return [
         Beside(name=name, function=function, full=candidate)
         for candidate in fulls

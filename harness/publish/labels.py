@@ -117,7 +117,7 @@ def _label(row: Row, full: Row, leader: Row, floor: Levels, facts: StudyFacts) -
     axes += [f"{name}={level}" for name, level in changes.items() if name not in stripped]
     text = ", ".join(axes)
     what = _stripped_text(row, full, stripped, floor, facts)
-    return ", ".join(part for part in (text, what) if part) or "full"
+    return ", ".join(part for part in (text, what, str(row.get("peer") or "")) if part) or "full"
 
 
 def _stripped_text(row: Row, full: Row, stripped: Levels, floor: Levels, facts: StudyFacts) -> str:

@@ -69,7 +69,8 @@ def _measured(section: Section, brief: bool) -> str:
 
 
 def _is_brief(row: Row) -> bool:
-    return row["set"] == _BRIEF_SET or row["label"] in _BRIEF_LABELS
+    peer = bool(row["peer"]) and row["label"] == row["peer"]
+    return peer or row["set"] == _BRIEF_SET or row["label"] in _BRIEF_LABELS
 
 
 def _block_tables(rows: Sequence[Row], columns: Sequence[Column], notes: Sequence[str]) -> str:
