@@ -186,6 +186,19 @@ def test_a_marked_table_is_written_and_the_rest_is_untouched(tmp_path: Path) -> 
     assert publish.check(tmp_path / "results", readmes=[readme]) == ()
 
 
+def test_files_that_publish_did_not_write_are_kept(tmp_path: Path) -> None:
+    mine = [tmp_path / "README.md", tmp_path / "report/index.html"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("my own work\n")
+    assert publish.publish(tmp_path) == publish.Published(written=(), problems=())
+    made.results(tmp_path, made.record())
+    problems = publish.publish(tmp_path).problems
+    assert [path.read_text() for path in mine] == ["my own work\n"] * 2
+    assert [f"{path} was not written by publish" in line for path, line in zip(mine, problems, strict=True)]
+    assert publish.check(tmp_path) == problems
+
+
 def test_unknown_and_unclosed_markers_are_problems() -> None:
     assert marker_problems("<!-- table:nope -->\n<!-- /table -->\n", {"a": 1}) == [
         "no table 'nope'; there are a"

@@ -121,10 +121,13 @@ def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[di
     wanted = _tables(results / "tables", by_stem, others)
     answers = tuple(context.answers(files)) if context.answers and made else ()
     link = _add_thread(results, context, made, answers, wanted)
-    if made or (results / "README.md").exists():
+    if made or _is_generated(results / "README.md"):
         wanted[results / "README.md"] = GENERATED + index(made, link)
     if made:
         wanted[results / PAGE] = page(made, answers, lambda digest: load(results / SOURCES, digest), link)
+    for path in [path for path in wanted if path.exists() and not _is_generated(path)]:
+        problems.append(f"{path} was not written by publish and is kept: move it, or name another --results")
+        del wanted[path]
     for path in readmes:
         try:
             text = path.read_text(encoding="utf-8")
@@ -184,15 +187,23 @@ def _unwanted(results: Path, wanted: Mapping[Path, str]) -> list[Path]:
     """Tables of earlier records: only files that say themselves that they are generated, and theirs."""
     found = [*sorted((results / "tables").glob("*.md")), *sorted(results.glob("*.md"))]
     extra = [path for path in found if path not in wanted]
-    if (results / PAGE).is_file() and results / PAGE not in wanted:
+    if results / PAGE not in wanted and _is_generated(results / PAGE):
         return [results / PAGE, *_unwanted_tables(extra)]
     return _unwanted_tables(extra)
 
 
 def _unwanted_tables(extra: Sequence[Path]) -> list[Path]:
-    old = [path for path in extra if path.read_text(encoding="utf-8", errors="replace").startswith(GENERATED)]
+    old = [path for path in extra if _is_generated(path)]
     theirs = (path.with_suffix(ending) for path in old for ending in (".csv", ".tex"))
     return [*old, *(path for path in theirs if path.is_file())]
+
+
+def _is_generated(path: Path) -> bool:
+    """Whether a file says at its start that publish wrote it; a CSV, which cannot say so, is believed."""
+    if not path.is_file():
+        return False
+    start = path.read_text(encoding="utf-8", errors="replace").splitlines()[:2]
+    return path.suffix == ".csv" or any("written by `ablate publish`" in line for line in start)
 
 
 def _write(path: Path, text: str) -> bool:
