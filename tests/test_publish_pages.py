@@ -137,7 +137,32 @@ def test_check_finds_a_record_that_breaks_the_schema(tmp_path: Path) -> None:
     made.results(tmp_path, made.failed("a=1@m128", "wrong", "off", samples=made.samples([1e20])))
     publish.publish(tmp_path)
     assert any("one.jsonl:2" in line for line in publish.check(tmp_path))
-    assert "100000000000000000000" not in "".join(p.read_text() for p in (tmp_path / "tables").iterdir())
+    assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"levels": [1]},
+        {"configuration": "x"},
+        {"target": "x"},
+        {"perturbation": "a"},
+        {"build": {"loop": "x"}},
+        {"checks": "x"},
+        {"case": 5},
+        {"samples": {"seconds": 1.0}},
+        {"samples": made.samples([-1.0])},
+    ],
+)
+def test_a_misshapen_record_costs_its_own_file_only(tmp_path: Path, change: dict[str, object]) -> None:
+    made.results(tmp_path, made.record())
+    made.write(
+        tmp_path / "records/demo/G/bad.jsonl", made.header(run="b" * 32), [{**made.record(), **change}]
+    )
+    published = publish.publish(tmp_path)
+    assert len(list((tmp_path / "tables").glob("demo*.md"))) == 1
+    assert ["bad.jsonl:2: " in line for line in published.problems] == [True]
+    assert published.problems[0] in publish.check(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["A/B\\..", "", "™" * 300, "n" * 300, "../../up", "a b"])

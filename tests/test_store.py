@@ -376,7 +376,14 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"{cut\n", b'{"kind":"record","x":NaN}\n', b'{"kind":"record","x":1e999}\n', b"\n"]
+    "damage",
+    [
+        b'{"kind":"record","x":"\\ud800"}\n',
+        b"{cut\n",
+        b'{"kind":"record","x":NaN}\n',
+        b'{"kind":"record","x":1e999}\n',
+        b"\n",
+    ],
 )
 def test_damage_before_the_end_is_an_error_with_its_line(tmp_path: Path, damage: bytes) -> None:
     path = write(tmp_path / "r.jsonl", record("a"), record("b")).path

@@ -20,10 +20,10 @@ def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             "--case-threshold is for saved benchmarks: give --bench, or two of their .json files"
         )
     from harness.compare import compare as compare_records
-    from harness.store import read
+    from harness.store import read_valid
 
     found = compare_records(
-        *map(read, pair), threshold_percent=arguments.threshold, across_gpus=arguments.across_gpus
+        *map(read_valid, pair), threshold_percent=arguments.threshold, across_gpus=arguments.across_gpus
     )
     if arguments.json:
         say_json(found.as_json())

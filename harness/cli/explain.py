@@ -15,7 +15,7 @@ from harness.cli.choose import check_folder, check_study, load_studies
 from harness.cli.say import say, say_json
 from harness.errors import RecordError, UsageError
 from harness.model import Study
-from harness.store import RecordFile, read
+from harness.store import RecordFile, read_valid
 
 
 def explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -60,13 +60,13 @@ def _is(gpu: str, wanted: str, product: Chip | None) -> bool:
 
 
 def _read(folder: Path) -> list[RecordFile]:
-    """Every record file under a folder; one that cannot be read is named and left out."""
+    """Every record file under a folder; one that is not valid is named and left out."""
     if folder.is_file():
-        return [read(folder)]
+        return [read_valid(folder)]
     files = []
     for path in sorted(folder.rglob("*.jsonl")):
         try:
-            files.append(read(path))
+            files.append(read_valid(path))
         except RecordError as error:
             sys.stderr.write(f"ablate: {error.message}\n")
     return files

@@ -70,9 +70,8 @@ def check(results: Path, *, readmes: Sequence[Path] = (), context: Context | Non
     """
     as_written = replace(context or Context(), current=as_marked(marked(results / "tables")))
     wanted, problems = _fresh(results, readmes, as_written)
-    files, _ = read_all(find(results))
-    for file in files:
-        problems += [f"{file.path.parent}/{line}" for line in validate(file.path)]
+    for path in find(results):
+        problems += [line for text in validate(path) if (line := _placed(path, text)) not in problems]
     for path, text in wanted.items():
         if not path.is_file():
             problems.append(f"{path} is missing: run `ablate publish`")
@@ -80,6 +79,11 @@ def check(results: Path, *, readmes: Sequence[Path] = (), context: Context | Non
             problems.append(f"{path} is out of date: run `ablate publish`")
     problems += [f"{path} belongs to no record: run `ablate publish`" for path in _unwanted(results, wanted)]
     return tuple(problems)
+
+
+def _placed(path: Path, problem: str) -> str:
+    """A problem of a file with the folder of the file before its name, where it is not there yet."""
+    return problem if problem.startswith(str(path)) else f"{path.parent}/{problem}"
 
 
 def stale(results: Path, current: Current) -> tuple[str, ...]:

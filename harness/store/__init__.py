@@ -7,7 +7,7 @@ on the disk before the next case starts; each run writes a file of its own, so t
 from harness.store.keys import DONE, Row, identity, key, latest, repeats_note, resume
 from harness.store.plain import encode, plain
 from harness.store.read import SCHEMA, RecordFile, read
-from harness.store.validate import SCHEMA_PATH, broken_rules, validate
+from harness.store.validate import SCHEMA_PATH, broken_rules, read_valid, validate
 from harness.store.write import Writer, create, new_run, record_path
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "new_run",
     "plain",
     "read",
+    "read_valid",
     "record_path",
     "repeats_note",
     "resume",

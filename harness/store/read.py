@@ -102,9 +102,12 @@ def _header(path: Path, text: bytes, *, whole: bool) -> Json:
 
 
 def _parse(text: bytes) -> Json | None:
-    """The JSON object of a line, else None: also for NaN, Infinity or a number too large for a float."""
+    """The JSON object of a line, else None: also for NaN, Infinity, a number too large for a float, or half
+    of a surrogate pair, which no text file can hold."""
     try:
         value = json.loads(text.decode(), parse_constant=_refuse, parse_float=_finite)
+        if b"\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
