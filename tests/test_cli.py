@@ -183,6 +183,10 @@ BAD = [
     ("run --case nosuch=x", "no switch 'nosuch'"),
     ("run --case zzzzzz", "no case matches 'zzzzzz'"),
     ("run --resume nowhere.jsonl", "there is no such record file"),
+    ("run --case=", "an argument is empty"),
+    ("publish --results=", "an argument is empty"),
+    (f"run --resume {__file__}", "not a record file of this suite"),
+    ("check --results none", "--results none: there is no such folder"),
     ("run --bogus", "unrecognized arguments: --bogus"),
     ("run --round 3", "unrecognized arguments"),
     ("list nosuch", "no study 'nosuch'"),
@@ -206,6 +210,19 @@ def test_bad_input_is_one_line_with_a_way_out(
     assert captured.err.startswith("ablate: ")
     assert plans == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", ["--version", "list", "nosuch"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_closed_streams_are_no_crash(closed: str, words: str) -> None:
+    line = f"exec {sys.executable} -m harness {words} {closed}"
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == (2 if words == "nosuch" else 0)
+
+
+def test_a_full_disk_is_one_line(capfd: Any) -> None:
+    line = f"exec {sys.executable} -m harness list >/dev/full"
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == 1
+    assert capfd.readouterr().err == "ablate: output: No space left on device\n"
 
 
 def test_an_unknown_level_names_the_levels(study: Study, pipeline: Any, capsys: Any) -> None:

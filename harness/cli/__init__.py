@@ -6,6 +6,7 @@ missing; 3 nothing could be timed although --require-gpu; 130 stopped by Ctrl-C;
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -13,15 +14,19 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.errors import AblationError, RecordError, ToolError, UsageError
 
 FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
+# Faults of a disk or a path: the line says enough, no traceback would say more.
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; whatever goes wrong is one line on standard error."""
     warnings.showwarning = _show_warning
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a GPU's name may hold what a terminal cannot
@@ -37,8 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return NO_READER
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            return _crash(error)
+        return _fail(AblationError(f"{error.filename or 'output'}: {error.strerror}"), FAILURE)
     except Exception as error:  # the last resort: whatever it is, the user gets one line and a file to send
         return _crash(error)
+
+
+def _open_streams() -> None:
+    """Where the shell closed a stream (`>&-`), what is said there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _run(argv: list[str]) -> int:

@@ -14,7 +14,7 @@ _EXAMPLES = {
     "": (
         "ablate list",
         "ablate run",
-        "ablate show 'full@*' --diff",
+        "ablate show STUDY/CASE --diff",
         "ablate publish",
     ),
     "run": (
@@ -27,7 +27,7 @@ _EXAMPLES = {
     "list": ("ablate list", "ablate list STUDY", "ablate list --case '*head_dim=128*' --json"),
     "show": (
         "ablate show STUDY/CASE",
-        "ablate show 'full@*' --source",
+        "ablate show 'full@m128n64*' --source",
         "ablate show CASE --diff",
         "ablate show CASE --sass --target sm_90a",
     ),
@@ -63,6 +63,8 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments of one command; `command` names it. Raises UsageError, and SystemExit(0) for --help."""
+    if any(not word or (word.startswith("--") and word.endswith("=")) for word in argv):
+        raise UsageError("an argument is empty (a shell variable that is not set?): leave it out, or fill it")
     return build_parser().parse_args(argv)
 
 

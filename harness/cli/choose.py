@@ -12,6 +12,7 @@ from harness.cases import default_cases, nearest
 from harness.errors import UsageError
 from harness.model import Case, Study
 from harness.plan import Plan, cases_of, matches, nearest_case
+from harness.store import read
 from harness.story import Story
 
 
@@ -110,6 +111,8 @@ def check_results(path: Path) -> Path:
 def _existing(path: Path | None) -> Path | None:
     if path is not None and not path.is_file():
         raise UsageError(f"--resume {path}: there is no such record file")
+    if path is not None:
+        read(path)  # refused now, with file and line, and not after everything was built
     return path
 
 

@@ -16,6 +16,7 @@ from harness.cli.listing import list_studies
 from harness.cli.predict import predict
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
+from harness.errors import UsageError
 from harness.plan import FAILED, Plan, RunResult
 
 _FAILURE, _USAGE, _NO_GPU = 1, 2, 3
@@ -120,6 +121,8 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness.cli.facts import context, digest_today
 
     results, readmes = check_results(arguments.results), _readmes(arguments.readme, arguments.results)
+    if not results.is_dir():
+        raise UsageError(f"--results {results}: there is no such folder, so nothing to check")
     problems = tables.check(results, readmes=readmes, context=context())
     stale = tables.stale(results, digest_today())
     if arguments.release:
