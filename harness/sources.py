@@ -1,4 +1,4 @@
-"""The texts that were timed, kept by their digest: `<folder>/<digest>.cu`, and the headers they include.
+"""The texts that were timed, kept by their digest: `<folder>/<digest>.cu.gz`, and the headers they include.
 
 Equal texts are one file. A kept text ends in one comment line per included header, naming the file that holds
 it, so that the digest of a record can be checked years later.
@@ -6,9 +6,11 @@ it, so that the digest of a record can be checked years later.
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,10 +29,10 @@ def keep(folder: Path, text: str, headers: Mapping[str, str]) -> Path:
     lines = []
     for name, body in headers.items():
         kept = digest(body)
-        _write(folder / f"{kept}.cuh", body)
+        _write(_path(folder, kept, "cuh"), body)
         lines.append(f"// kept header {name} {kept}\n")
     ending = "" if text.endswith("\n") or not text else "\n// no newline at the end of the text\n"
-    return _write(folder / f"{own}.cu", text + ending + "".join(lines))
+    return _write(_path(folder, own, "cu"), text + ending + "".join(lines))
 
 
 def load(folder: Path, wanted: str) -> str | None:
@@ -38,16 +40,30 @@ def load(folder: Path, wanted: str) -> str | None:
     if not _DIGEST.fullmatch(wanted):
         return None
     try:
-        lines = (folder / f"{wanted}.cu").read_bytes().decode().splitlines(keepends=True)
+        lines = _read(_path(folder, wanted, "cu")).splitlines(keepends=True)
         headers: dict[str, str] = {}
         while lines and (found := _HEADER.match(lines[-1].rstrip("\n"))):
-            headers[found["name"]] = (folder / f"{found['digest']}.cuh").read_bytes().decode()
+            headers[found["name"]] = _read(_path(folder, found["digest"], "cuh"))
             lines.pop()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error):
         return None
     text = "".join(lines).removesuffix("\n// no newline at the end of the text\n")
     parts = [part for name, body in reversed(headers.items()) for part in (name, body)]
     return text if digest(text, *parts) == wanted else None
+
+
+def is_kept(folder: Path, wanted: str) -> bool:
+    """Whether a text with this digest is there; `load` says whether it is whole."""
+    return _path(folder, wanted, "cu").is_file()
+
+
+def _path(folder: Path, own: str, suffix: str) -> Path:
+    # Texts of one study differ in a few lines: packed, a few hundred of them are a few megabytes.
+    return folder / f"{own}.{suffix}.gz"
+
+
+def _read(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
 
 
 def _write(path: Path, text: str) -> Path:
@@ -57,7 +73,7 @@ def _write(path: Path, text: str) -> Path:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".kept-")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
+            file.write(gzip.compress(text.encode(), mtime=0))
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:

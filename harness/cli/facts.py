@@ -17,7 +17,7 @@ from harness.publish import Answer, Context, Current, PartCost, StudyFacts
 from harness.publish.collect import find, read_all
 from harness.publish.site import SOURCES
 from harness.render import DEVICE_HEADERS, included_headers, render
-from harness.sources import keep
+from harness.sources import is_kept, keep
 from harness.store import RecordFile
 
 
@@ -87,7 +87,7 @@ def keep_sources(results: Path) -> None:
         study, digest = studies.get(str(record.get("study"))), (record.get("source") or {}).get("digest")
         if study is None or not digest or record.get("type") != "measured":
             continue
-        if (results / SOURCES / f"{digest}.cu").is_file():
+        if is_kept(results / SOURCES, digest):
             continue
         source = _render(study, record)
         if source is not None and source.digest == digest:
