@@ -115,7 +115,7 @@ def test_c20_without_an_include_folder_every_header_is_missing(
 def test_c20_the_include_folder_is_the_one_of_the_compiler_that_is_loaded(header: str) -> None:
     found = toolkit()
     (folder,) = found.include_dirs
-    assert found.library.parent.parent == folder.parent
+    assert found.nvrtc_path.parent.parent == folder.parent
     if header in IN_THE_WHEEL:
         compile_with(header)
         return

@@ -169,7 +169,7 @@ def _explain(
                 ", ".join(map(str, ((include_dir,) if include_dir else ()) + tools.include_dirs)) or "none"
             )
             shown += (
-                f"\n\nfolders searched for headers: {folders}; NVRTC {tools.version} from {tools.library}"
+                f"\n\nfolders searched for headers: {folders}; NVRTC {tools.version} from {tools.nvrtc_path}"
             )
         return CompileError(message, detail=f"{shown}\n\n{text}")
     refused = _PTXAS.findall(text)

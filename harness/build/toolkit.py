@@ -24,13 +24,13 @@ class Toolkit:
 
     Args:
         version: of the NVRTC loaded, as exact as can be had: "13.5.37", or "13.5".
-        library: the file of that NVRTC.
+        nvrtc_path: the file of that NVRTC.
         include_dirs: the one header folder that belongs to it, or none.
         nvdisasm: the disassembler, or None when there is none.
     """
 
     version: str
-    library: Path
+    nvrtc_path: Path
     include_dirs: tuple[Path, ...]
     nvdisasm: Path | None
 
@@ -43,7 +43,7 @@ def toolkit() -> Toolkit:
     include = home / "include"
     return Toolkit(
         version=_version(library),
-        library=library,
+        nvrtc_path=library,
         include_dirs=(include,) if (include / "cuda_runtime.h").is_file() else (),
         nvdisasm=_find_nvdisasm(home),
     )
