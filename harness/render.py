@@ -70,7 +70,11 @@ class _Loader(jinja2.FileSystemLoader):
     """Reads templates and refuses text that Jinja would misread, with file and line."""
 
     def get_source(self, environment: jinja2.Environment, template: str):  # type: ignore[no-untyped-def]
-        source, path, current = super().get_source(environment, template)
+        try:
+            source, path, current = super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise RenderError(f"templates/{template}:{line}: not UTF-8: {error.reason}") from error
         for pattern, advice in _TRAPS:
             hit = pattern.search(source)
             if hit:

@@ -135,6 +135,13 @@ def test_c43_numbers_are_written_exactly(tmp_path: Path, value: object, text: st
     assert rendered(study, tmp_path, numbers=Values(number=value)) == f"x = {text};\n"  # type: ignore[arg-type]
 
 
+def test_a_template_that_is_no_text_is_named_with_its_line(tmp_path: Path) -> None:
+    study = study_of(tmp_path, '{% include "parts/p.cuh" %}\n', p="int a;\n")
+    (tmp_path / "parts" / "p.cuh").write_bytes(b"int a;\n\xff\n")
+    with pytest.raises(RenderError, match=r"^templates/parts/p\.cuh:2: not UTF-8"):
+        rendered(study, tmp_path)
+
+
 def test_a_part_that_does_not_exist_is_named_with_the_case(tmp_path: Path) -> None:
     study = study_of(tmp_path, '{% include "parts/" ~ part ~ ".cuh" %}\n', kept="int kept;\n")
     assert rendered(study, tmp_path) == "int kept;\n"
