@@ -17,7 +17,7 @@ from fake_device import FakeDevice, FakeKernel, raising
 from harness import pipeline, store
 from harness.build import build as building
 from harness.cases import default_cases
-from harness.check.twin import twin_available
+from harness.check.twin import TwinResult, run_twin, twin_available
 from harness.errors import HungError, LaunchError, NotSupportedError, RenderError, UsageError
 from harness.gpu.commands import Entry, Loaded, Run, Scan, StudyInputs, Verified
 from harness.gpu.facts import GpuFacts
@@ -28,6 +28,7 @@ from harness.pipeline import timed
 from harness.pipeline.references import References
 from harness.plan import Plan, RunResult
 from harness.progress import Quiet
+from harness.publish.derive import notes_of
 from tests.studies import INSTRUCTION, stored
 
 FULL, ONE, WIDE, BARRED = "full", "chains=1,warps=4", "chains=8,warps=4", "dtype=bf16,acc_dtype=f16"
@@ -225,6 +226,23 @@ def test_numbers_are_checked_on_the_cpu_where_there_is_no_gpu(go: Go) -> None:
 
 
 real_twins = pipeline.cpu_checks
+
+
+@pytest.mark.skipif(twin_available() is not None, reason=twin_available() or "")
+def test_bank_conflicts_of_a_right_kernel_are_said_and_kept(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def conflicting(*words: Any) -> TwinResult:
+        return replace(run_twin(*words), conflicts=("bank conflicts: 2.00 x at templates/p.cuh:1",))
+
+    monkeypatch.setattr("harness.pipeline.twins.run_twin", conflicting)
+    notes: list[str] = []
+    monkeypatch.setattr(Quiet, "note", lambda _, text: notes.append(text))
+    row = rows(go(targets=("sm_80",), patterns=(ONE,), twins=real_twins, cache=tmp_path / "cache"))[ONE]
+    assert row["status"] == "ok" and row["checks"][0]["passed"]
+    assert row["checks"][0]["message"].startswith("bank conflicts")
+    assert any(text.endswith("bank conflicts: 2.00 x at templates/p.cuh:1") for text in notes)
+    assert notes_of(row) == (row["checks"][0]["message"],)
 
 
 def test_a_wrong_number_on_the_cpu_is_a_wrong_row(go: Go) -> None:

@@ -49,7 +49,16 @@ def cpu_checks(study: Study, cases: Sequence[Case], cache: Cache, ui: Ui) -> Map
             if check is not None:
                 checks[name] = check
             advance(name)
+    remarks = [(name, str(checks[name]["message"])) for name in sorted(checks) if _is_remark(checks[name])]
+    if remarks:
+        (name, message), more = remarks[0], len(remarks) - 1
+        ui.note(f"{study.name}/{name}: {message}" + (f" (and {more} more cases have some)" if more else ""))
     return checks
+
+
+def _is_remark(check: Record) -> bool:
+    """Whether the numbers are right, yet something is to be said."""
+    return bool(check["passed"] and check["message"])
 
 
 def _kept(study: Study, case: Case, cache: Cache) -> Record | None:
@@ -84,4 +93,8 @@ def _check(study: Study, case: Case, cache: Cache) -> Check:
             size="cpu", sizes=sizes, passed=False, worst=float("inf"), exact=False, message=error.message
         )
     check = compare(result.outputs, study.reference(case, sizes, inputs, None)).check("cpu", sizes)
-    return replace(check, passed=False, message=result.faults[0].message) if result.faults else check
+    if result.faults:
+        return replace(check, passed=False, message=result.faults[0].message)
+    if check.passed and result.conflicts:  # right numbers, but slower than the part it stands for
+        return replace(check, message=result.conflicts[0])
+    return check
