@@ -505,3 +505,15 @@ def test_progress_is_silent_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> Non
     with quiet.stage("y", 1) as done:
         done("z")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("run", "explain", "publish", "--perturbations"))
+
+
+def test_an_unknown_shell_is_one_line_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "fish"]) == 2
+    assert "bash" in capsys.readouterr().err

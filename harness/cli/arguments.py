@@ -10,6 +10,8 @@ from typing import NoReturn
 import harness
 from harness.errors import UsageError
 
+SHELLS = ("bash", "zsh", "tcsh")
+
 _EXAMPLES = {
     "": (
         "ablate list",
@@ -43,6 +45,10 @@ _EXAMPLES = {
     "predict": (
         "ablate predict                                the studies and chips of results/thread.md",
         "ablate predict STUDY --gpu 'RTX 4090' --gpu 'A100 SXM 40GB'",
+    ),
+    "completion": (
+        "ablate completion zsh > ~/.zfunc/_ablate",
+        'eval "$(ablate completion bash)"             for this shell; in ~/.bashrc for every one',
     ),
     "compare": (
         "ablate compare before.jsonl after.jsonl",
@@ -106,6 +112,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(add("explain", "say in words what binds: from records, or predicted for a chip one has not"))
     _add_predict(add("predict", "store what studies could reach at most on chips that are not here"))
     _add_compare(add("compare", "compare two record files, case by case"))
+    completion = add("completion", "print what makes a shell complete commands, options and studies")
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     return parser
 
 

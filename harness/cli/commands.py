@@ -16,7 +16,7 @@ from harness.cli.listing import list_studies
 from harness.cli.predict import predict
 from harness.cli.say import say, say_json, say_table, width
 from harness.cli.show import show
-from harness.errors import UsageError
+from harness.errors import ToolError, UsageError
 from harness.plan import FAILED, Plan, RunResult
 
 _FAILURE, _USAGE, _NO_GPU = 1, 2, 3
@@ -176,6 +176,18 @@ def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     return 0 if tools.can_build(findings) else _FAILURE
 
 
+def completion(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Print the shell's completion script, made from the grammar itself."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise ToolError("shell completion needs shtab, which is not installed: pip install shtab") from error
+    from harness.cli.arguments import build_parser
+
+    say(shtab.complete(build_parser(), arguments.shell))
+    return 0
+
+
 Command = Callable[[argparse.Namespace, Sequence[str]], int]
 
 COMMANDS: Mapping[str, Command] = {
@@ -189,4 +201,5 @@ COMMANDS: Mapping[str, Command] = {
     "explain": explain,
     "predict": predict,
     "compare": compare,
+    "completion": completion,
 }
