@@ -225,6 +225,14 @@ def test_a_full_disk_is_one_line(capfd: Any) -> None:
     assert capfd.readouterr().err == "ablate: output: No space left on device\n"
 
 
+def test_a_file_where_a_folder_must_be_is_one_line(tmp_path: Path, capsys: Any) -> None:
+    made.results(tmp_path, made.record())
+    (tmp_path / "tables").write_text("mine")
+    assert cli.main(["publish", "--results", str(tmp_path)]) == 1
+    assert one_line(capsys.readouterr().err) == f"ablate: {tmp_path}/tables: File exists\n"
+    assert (tmp_path / "tables").read_text() == "mine"
+
+
 def test_an_unknown_level_names_the_levels(study: Study, pipeline: Any, capsys: Any) -> None:
     pipeline(nothing)
     switch = study.switches[0]

@@ -20,7 +20,10 @@ from harness.errors import AblationError, RecordError, ToolError, UsageError
 
 FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
 # Faults of a disk or a path: the line says enough, no traceback would say more.
-_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS)
+_OF_THE_MACHINE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
