@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
             return _crash(error)
+        if error.filename is None:
+            _drop_output()
         return _fail(AblationError(f"{error.filename or 'output'}: {error.strerror}"), FAILURE)
     except Exception as error:  # the last resort: whatever it is, the user gets one line and a file to send
         return _crash(error)
