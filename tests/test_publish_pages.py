@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness import publish
 from harness.publish.markdown import escape, fill_markers, markdown_table, marker_problems
+from harness.publish.section import Section, largest_sections
 
 
 def unescaped(text: str) -> str:
@@ -245,3 +247,17 @@ def test_ten_thousand_records_of_twenty_gpus_are_published_in_ten_seconds(tmp_pa
     assert len(published.written) == 65
     assert time.process_time() - start < 10
     assert (tmp_path / "report/index.html").stat().st_size < 2_000_000
+
+
+def table_of(kind: str, count: int, gpu: str | None = "G") -> Section:
+    rows = tuple({"type": kind} for _ in range(count))
+    return Section(study="s", gpu=gpu, problem="", rows=rows, records=(), headers=(), partial=())
+
+
+def test_a_study_speaks_from_its_largest_measured_table() -> None:
+    small, large = table_of("measured", 1), table_of("measured", 2)
+    predicted, built = table_of("predicted", 3), table_of("built", 4, gpu=None)
+    for order in itertools.permutations((small, large, predicted, built)):
+        assert largest_sections(order) == {("s", "G"): large}
+    assert largest_sections((built, predicted)) == {("s", "G"): predicted}
+    assert largest_sections((built,)) == {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.publish.columns import Row
 from harness.publish.latex import tex, tex_table
 from harness.publish.markdown import escape, markdown_table
-from harness.publish.section import Section
+from harness.publish.section import Section, largest_sections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +33,10 @@ class Entry:
 
 def entries(made: Sequence[Section]) -> tuple[Entry, ...]:
     """One entry per study and GPU, studies in the order of the tables, GPUs by name."""
-    largest: dict[tuple[str, str], Section] = {}
-    for section in made:
-        if section.gpu:
-            name = (section.study, section.gpu)
-            if name not in largest or _rank(section) > _rank(largest[name]):
-                largest[name] = section
+    largest = largest_sections(made)
     studies = list(dict.fromkeys(study for study, _ in largest))
     order = sorted(largest, key=lambda name: (studies.index(name[0]), name[1]))
     return tuple(_entry(largest[name]) for name in order)
-
-
-def _rank(section: Section) -> tuple[bool, int]:
-    """What was measured stands above what was predicted."""
-    return (not section.predicted, len(section.rows))
 
 
 def _entry(section: Section) -> Entry:

@@ -90,6 +90,17 @@ def sections(
     return tuple(sorted(made, key=lambda section: (section.gpu is None, section.predicted)))
 
 
+def largest_sections(made: Iterable[Section]) -> dict[tuple[str, str], Section]:
+    """(study, GPU) -> its largest table, measured before predicted; those of no GPU are left out."""
+    found: dict[tuple[str, str], Section] = {}
+    for section in made:
+        if section.gpu:
+            best = found.setdefault((section.study, section.gpu), section)
+            if (not section.predicted, len(section.rows)) > (not best.predicted, len(best.rows)):
+                found[section.study, section.gpu] = section
+    return found
+
+
 def _beside(rows: Sequence[Row]) -> list[Row]:
     """Predictions of cases that were measured on the same product stand in their rows, not in rows of theirs.
 

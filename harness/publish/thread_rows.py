@@ -9,10 +9,10 @@ from harness.chips import Chip, chip, peak
 from harness.publish.columns import Row
 from harness.publish.contrast import between
 from harness.publish.derive import product_of
-from harness.publish.section import Section
+from harness.publish.labels import OTHER_CONFIGURATIONS
+from harness.publish.section import Section, largest_sections
 from harness.story import Spot
 
-OTHER_CONFIGURATIONS = "ceiling"
 Effect = Mapping[str, Any]
 
 
@@ -21,12 +21,11 @@ class Rows:
 
     def __init__(self, gpu: str, made: Sequence[Section], studies: Sequence[str]) -> None:
         self.gpu = gpu
-        self.sections: dict[str, Section] = {}
-        for section in made:
-            if section.gpu == gpu and section.study in studies:
-                best = self.sections.get(section.study)
-                if best is None or _rank(section) > _rank(best):
-                    self.sections[section.study] = section
+        self.sections = {
+            study: section
+            for (study, on), section in largest_sections(made).items()
+            if on == gpu and study in studies
+        }
 
     @property
     def predicted(self) -> bool:
@@ -93,10 +92,6 @@ class Rows:
             for (number, _, _), effect in zip(members, judged, strict=True):
                 found[number] = effect
         return found
-
-
-def _rank(section: Section) -> tuple[bool, int]:
-    return (not section.predicted, len(section.rows))
 
 
 def effect_words(effect: Effect | None) -> str:
