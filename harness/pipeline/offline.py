@@ -9,7 +9,7 @@ from harness import chips
 from harness.build.build import Job, Result, build_all
 from harness.build.cache import Cache
 from harness.errors import AblationError
-from harness.model import Build, Case, Study
+from harness.model import Case, Study
 from harness.pipeline.rows import Record, failed, launch_row, record_of, skipped, with_build
 from harness.progress import Ui
 
@@ -46,8 +46,3 @@ def _built_record(study: Study, case: Case, arch: str, result: Result, check: An
         if not check["passed"] and record["status"] == "ok":
             record |= {"status": "wrong", "reason": check["message"]}
     return record
-
-
-def ctas_of(result: Result) -> int:
-    """Resident CTAs per SM of a build; 1 where it failed or is unknown."""
-    return (result.ctas_per_sm or 1) if isinstance(result, Build) else 1
