@@ -6,7 +6,6 @@ Looking never raises: a tool that cannot be found, loaded or asked is a finding 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import textwrap
 import warnings
@@ -14,13 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 
-from harness import chips, probes
-from harness.errors import AblationError
+from harness import advice, chips, probes
 
 WIDTH = 80
 _PACKAGES = ("cuda-core", "cuda-bindings", "jinja2", "numpy", "pandas", "pytest", "pytest-benchmark", "scipy")
-# The oldest Linux driver that loads cubins of a CUDA major version (from the CUDA release notes).
-_OLDEST_DRIVER = {11: "450.80", 12: "525.60", 13: "580.65"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,75 +103,6 @@ def render_json(findings: Sequence[Finding]) -> dict[str, object]:
     return {"tools": tools, "can_build": can_build(findings), "can_time": can_time(findings)}
 
 
-def driver_advice(
-    driver: str | None,
-    cuda_level: str | None,
-    nvrtc: str | None,
-    gpu_cc: chips.Capability | None,
-    target: str,
-    error_name: str,
-) -> str:
-    """One line for a kernel that the driver refused to load: which of driver, compiler and target to change.
-
-    Args:
-        driver: the driver's version, "550.54".
-        cuda_level: the CUDA version it supports, "12.4".
-        nvrtc: the compiler's version, "13.0".
-        gpu_cc: the GPU's compute capability.
-        target: the architecture compiled for, "sm_120".
-        error_name: as the driver API or the runtime spells it.
-    """
-    name = error_name.replace("_", "").lower()
-    if "unsupportedptxversion" in name:
-        advice = f"the driver is older than the compiler that wrote the PTX: {_update(nvrtc, cuda_level)}"
-    elif "nobinaryforgpu" in name or "nokernelimage" in name:
-        advice = _binary_advice(gpu_cc, target, _update(nvrtc, cuda_level))
-    elif "insufficientdriver" in name:
-        advice = f"the driver is older than the CUDA libraries in use: {_update(nvrtc, cuda_level)}"
-    else:
-        advice = "see what `ablate doctor` says of these versions"
-    facts = (
-        f"driver {driver or 'unknown'} for CUDA {cuda_level or 'unknown'}, NVRTC {nvrtc or 'unknown'}, "
-        f"GPU of compute capability {chips.spell(gpu_cc) if gpu_cc else 'unknown'}, target {target}"
-    )
-    return f"{error_name}: {advice} ({facts})"
-
-
-def _binary_advice(gpu_cc: chips.Capability | None, target: str, update: str) -> str:
-    if gpu_cc is None:
-        return "the cubin is for another GPU: compile for the one at hand"
-    try:
-        wanted = chips.arch_of(gpu_cc)
-    except AblationError:
-        return "the suite does not support this GPU: it is older than Ampere or not known yet"
-    if _runs_on(target, gpu_cc):
-        return f"the cubin fits the GPU, so the driver is too old to know it: {update}"
-    return f"the cubin does not run on this GPU: compile for {wanted}"
-
-
-def _runs_on(target: str, gpu_cc: chips.Capability) -> bool:
-    """Whether a cubin runs there: same major, no newer minor; with suffix a, that very capability."""
-    try:
-        built = chips.parse_target(target)
-    except AblationError:
-        return False
-    if built.suffix == "a":
-        return built.cc == gpu_cc
-    return built.cc[0] == gpu_cc[0] and built.cc[1] <= gpu_cc[1]
-
-
-def _major(version: str | None) -> int | None:
-    match = re.match(r"\d+", version or "")
-    return int(match[0]) if match else None
-
-
-def _update(nvrtc: str | None, cuda_level: str | None) -> str:
-    new, old = _major(nvrtc), _major(cuda_level)
-    oldest = f", {_OLDEST_DRIVER[new]} or newer" if new in _OLDEST_DRIVER else ""
-    update = f"update the driver to one for CUDA {new or 'of that version'}{oldest}"
-    return f"{update}, or install the wheels for CUDA {old}" if old and new and old < new else update
-
-
 def _ask(name: str, probe: Callable[[], str | tuple[str, str]], needed_for: str, remedy: str) -> Finding:
     """What a probe says: a version, or a version and what to do; whatever it raises means it is not there."""
     try:
@@ -202,8 +129,8 @@ def _driver() -> tuple[str, str]:
         compiler: str | None = probes.nvrtc()[0]
     except Exception:  # NVRTC has a finding of its own; here it is only compared with
         compiler = None
-    behind = (_major(level) or 0) < (_major(compiler) or 0)
-    remedy = f"older than NVRTC {compiler}: {_update(compiler, level)}" if behind else ""
+    update = advice.update_driver(compiler, level)
+    remedy = f"older than NVRTC {compiler}: {update}" if advice.is_behind(level, compiler) else ""
     return f"{probes.driver_release()}, CUDA {level}", remedy
 
 

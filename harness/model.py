@@ -376,6 +376,7 @@ class Sample:
         flop_clk_sm: mean over SMs of the work that SM did over its span.
         sm_hz: SM clock run: clock64 over globaltimer.
         spread: (max - min)/mean of the per-SM FLOP/clk.
+        gap: the widest step between two neighbours of these values in ascending order, over their mean.
     """
 
     round: int
@@ -385,6 +386,7 @@ class Sample:
     flop_clk_sm: float
     sm_hz: float | None
     spread: float
+    gap: float
 
 
 def as_float64(array: Array) -> NDArray[np.float64]:

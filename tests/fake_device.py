@@ -23,6 +23,7 @@ class FakeTiming:
     wall_flop_clk_sm: float | None = None
     sm_hz: float | None = None
     spread: float | None = None
+    gap: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class FakeDevice:
             wall_flop_clk_sm=1990.0,
             sm_hz=hz,
             spread=0.001,
+            gap=0.0001,
         )
         if not kernel.stamped:
             timing = FakeTiming(seconds=timing.seconds)

@@ -42,7 +42,9 @@ def header(
     }
 
 
-def samples(rates: Iterable[float], *, seconds: float = 1e-3, spread: float = 0.001) -> Json:
+def samples(
+    rates: Iterable[float], *, seconds: float = 1e-3, spread: float = 0.001, gap: float = 0.0001
+) -> Json:
     """Columns of samples, one launch a round, with these FLOP/clk/SM."""
     rates = list(rates)
     count = len(rates)
@@ -54,6 +56,7 @@ def samples(rates: Iterable[float], *, seconds: float = 1e-3, spread: float = 0.
         "flop_clk_sm": rates,
         "sm_hz": [1.8e9] * count,
         "spread": [spread] * count,
+        "gap": [gap] * count,
         "watts": [600.0] * count,
         "temperature_c": [60.0] * count,
         "throttle": [""] * count,

@@ -176,7 +176,7 @@ def test_one_slow_sample_while_sizing_is_no_constant_time() -> None:
 
 
 GOOD = FakeTiming(
-    seconds=1e-3, busy_cycles=1.8e6, wall_cycles=1.81e6, flop_clk_sm=2e3, sm_hz=1.8e9, spread=0.0
+    seconds=1e-3, busy_cycles=1.8e6, wall_cycles=1.81e6, flop_clk_sm=2e3, sm_hz=1.8e9, spread=0.0, gap=0.0
 )
 
 

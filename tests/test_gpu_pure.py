@@ -98,6 +98,14 @@ def test_bad_stamps_are_refused_with_the_reason(bad: np.ndarray, words: str) -> 
         stamps.reduce(bad, 1.0)
 
 
+def test_two_groups_of_sms_show_as_one_wide_step() -> None:
+    two = stamps.reduce(rows(*[(sm, 0, 1000 + sm % 2 * 50, 0, 0) for sm in range(20)]), 1e3)
+    assert two.gap == pytest.approx(two.spread)
+    graded = stamps.reduce(rows(*[(sm, 0, 1000 + sm, 0, 0) for sm in range(20)]), 1e3)
+    assert graded.gap < graded.spread / 15
+    assert stamps.reduce(rows((0, 0, 100, 0, 0)), 1.0).gap == 0
+
+
 def test_equal_sms_have_no_spread_and_unequal_ones_do() -> None:
     assert stamps.reduce(rows((0, 0, 100, 0, 0), (1, 5, 105, 0, 0)), 1.0).spread == 0
     assert stamps.reduce(rows((0, 0, 100, 0, 0), (1, 5, 106, 0, 0)), 0.0).spread == pytest.approx(1 / 100.5)

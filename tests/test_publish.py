@@ -134,8 +134,8 @@ def test_failures_have_a_reason_and_never_a_number(tmp_path: Path) -> None:
 
 
 def test_a_bistable_row_is_marked(tmp_path: Path) -> None:
-    made.results(tmp_path, made.record(samples=made.samples([2000.0], spread=0.046)))
-    assert "bistable: the SMs of one launch differ by more than 0.5 %" in table(tmp_path)
+    made.results(tmp_path, made.record(samples=made.samples([2000.0], spread=0.046, gap=0.03)))
+    assert "bistable: the SMs of one launch fall into two groups" in table(tmp_path)
 
 
 def test_a_repeat_shows_the_newest_and_never_a_mean(tmp_path: Path) -> None:

@@ -342,12 +342,29 @@ def test_a_median_of_nothing_is_an_error() -> None:
 # ------------------------------------------------------------ rows
 
 
-def test_bistable_above_half_a_percent_in_more_than_a_tenth_of_the_launches() -> None:
-    assert is_bistable([0.046] * 10)
-    assert is_bistable([0.0] * 8 + [0.046] * 2)
-    assert not is_bistable([0.0] * 9 + [0.046])
-    assert not is_bistable([0.005] * 10)
-    assert not is_bistable([None, math.nan])
+def launches(*pairs: tuple[float | None, float | None]) -> dict[str, list[float | None]]:
+    """Samples that say how much the SMs differed, and the widest step between two of them."""
+    return {"spread": [spread for spread, _ in pairs], "gap": [gap for _, gap in pairs]}
+
+
+def test_bistable_are_two_groups_in_more_than_a_tenth_of_the_launches() -> None:
+    groups, one = (0.046, 0.045), (0.0001, 0.0001)
+    assert is_bistable(launches(*[groups] * 10))
+    assert is_bistable(launches(*[one] * 8, groups, groups))
+    assert not is_bistable(launches(*[one] * 9, groups))
+    assert not is_bistable(launches(*[(0.005, 0.005)] * 10))
+    assert not is_bistable(launches((None, None), (0.02, None)))
+
+
+def test_sms_that_differ_by_small_steps_are_no_two_groups() -> None:
+    assert not is_bistable(launches(*[(0.05, 0.01)] * 10))
+    assert is_bistable(launches(*[(0.05, 0.03)] * 10))
+
+
+def test_without_the_step_the_spread_alone_decides() -> None:
+    assert is_bistable({"spread": [0.046] * 10})
+    assert not is_bistable({"spread": [0.004, None]})
+    assert not is_bistable({})
 
 
 def test_c42_failed_rows_are_counted_and_are_no_numbers() -> None:

@@ -98,7 +98,7 @@ def extra_info(header: Json, record: Json) -> dict[str, Any]:
     samples, build = record["samples"], record.get("build") or {}
     numbers = measured_numbers(record, product_of(header))
     cycles = [value for value in samples.get("busy_cycles") or () if value is not None]
-    bistable = is_bistable(samples.get("spread") or ())
+    bistable = is_bistable(samples)
     info = {
         "study": record["study"],
         "case": record["case"],

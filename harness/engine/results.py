@@ -90,7 +90,7 @@ def _notes(loop: Loop, track: Track, timings: Sequence[Timing]) -> tuple[str, ..
 def _sample(number: int, timing: Timing) -> Sample:
     known = {
         name: _or_nan(getattr(timing, name))
-        for name in ("busy_cycles", "wall_cycles", "flop_clk_sm", "spread")
+        for name in ("busy_cycles", "wall_cycles", "flop_clk_sm", "spread", "gap")
     }
     return Sample(round=number, seconds=timing.seconds, sm_hz=known_clock(timing.sm_hz), **known)
 

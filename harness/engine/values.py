@@ -32,6 +32,8 @@ class Timing(Protocol):
     def sm_hz(self) -> float | None: ...  # noqa: D102
     @property
     def spread(self) -> float | None: ...  # noqa: D102
+    @property
+    def gap(self) -> float | None: ...  # noqa: D102
 
 
 class State(Protocol):
@@ -193,7 +195,7 @@ def columns(measured: Measured) -> dict[str, list[Any]] | None:
     if not measured.samples:
         return None
     found: dict[str, list[Any]] = {"round": [sample.round for sample in measured.samples]}
-    for name in ("seconds", "busy_cycles", "wall_cycles", "flop_clk_sm", "sm_hz", "spread"):
+    for name in ("seconds", "busy_cycles", "wall_cycles", "flop_clk_sm", "sm_hz", "spread", "gap"):
         found[name] = [finite(getattr(sample, name)) for sample in measured.samples]
     found["wall_flop_clk_sm"] = list(measured.wall_flop_clk_sm)
     for name in ("watts", "temperature_c", "reported_hz"):

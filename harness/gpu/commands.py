@@ -158,7 +158,7 @@ class Verified:
 class RawSample:
     """One timed sample of one entry: event time per launch, and the stamps of its last launch.
 
-    `busy_cycles` and the five after it are None for a kernel that takes no stamps; `sm_hz` also when the
+    `busy_cycles` and the six after it are None for a kernel that takes no stamps; `sm_hz` also when the
     launch is too short for the globaltimer's tick. `waves` is CTAs over what the GPU holds at once. FLOP
     rates are FLOP/clk/SM.
     """
@@ -171,6 +171,7 @@ class RawSample:
     wall_flop_clk_sm: float | None
     sm_hz: float | None
     spread: float | None
+    gap: float | None
     waves: float
     sms_used: int | None = None
     cold: bool = False

@@ -9,9 +9,6 @@ from harness.errors import AblationError, LaunchError
 HARMLESS = frozenset({1, 2, 9, 98, 200, 209, 218, 221, 222, 223, 300, 301, 302, 500, 600, 701, 720, 801})
 # By name: the classes are CuPy's, which is not imported here. (Its compiler's errors have a `status`, too.)
 CUDA_ERRORS = ("CUDARuntimeError", "CUDADriverError")
-NO_BINARY = 209
-PTX_STATUSES = frozenset({218, 222})
-IMAGE_STATUSES = frozenset({200, 300, 301, 302})
 
 
 class StickyError(LaunchError):
@@ -24,6 +21,12 @@ def cuda_status(error: BaseException) -> int | None:
         return None
     status = getattr(error, "status", None)
     return int(status) if status is not None else None
+
+
+def cuda_name(error: BaseException) -> str:
+    """The name with which the text of a CuPy error begins, or "CUDA error 209" where it begins with none."""
+    name, *_ = str(error).split(":", 1)
+    return name if name.isidentifier() else f"CUDA error {cuda_status(error)}"
 
 
 def is_sticky(status: int) -> bool:
@@ -49,22 +52,3 @@ def cuda_level(version: int | None) -> str | None:
     if not version:
         return None
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def load_advice(
-    status: int, *, driver: str | None, cuda: str | None, toolkit: str, cc: tuple[int, int], arch: str
-) -> str:
-    """Why the driver refused a cubin and what to change, with all the numbers that decide it."""
-    numbers = f"driver {driver or 'unknown'} (CUDA {cuda or 'unknown'}), NVRTC {toolkit}"
-    gpu = f"this GPU is cc {cc[0]}.{cc[1]}"
-    own = f"sm_{cc[0]}{cc[1]}"
-    if status == NO_BINARY:
-        return f"the file is for {arch} and {gpu}: build for {own}; {numbers}"
-    if status in PTX_STATUSES:
-        return (
-            f"the driver cannot translate this PTX: update the driver, take the NVRTC of its CUDA level, "
-            f"or load a cubin for {own} instead; {numbers}, target {arch}, {gpu}"
-        )
-    if status in IMAGE_STATUSES:
-        return f"the driver cannot read this file as a cubin: build it again; {numbers}, target {arch}, {gpu}"
-    return f"{numbers}, target {arch}, {gpu}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from harness.advice import driver_advice
 from harness.errors import AblationError, LaunchError, NotSupportedError
 from harness.gpu.commands import Entry, Loaded
 from harness.gpu.facts import GpuFacts
-from harness.gpu.faults import as_fault, cuda_status, is_sticky, load_advice
+from harness.gpu.faults import as_fault, cuda_name, cuda_status, is_sticky
 
 
 def load(entry: Entry, facts: GpuFacts, *, copy: int = 0) -> tuple[Any, Loaded]:
@@ -87,16 +88,10 @@ def load_fault(error: Exception, entry: Entry, facts: GpuFacts) -> Exception:
     status = cuda_status(error)
     if status is None or is_sticky(status):
         return as_fault(error, f"{entry.id}: loading {entry.kernel}")
-    advice = load_advice(
-        status,
-        driver=facts.driver,
-        cuda=facts.cuda_driver,
-        toolkit=entry.toolkit,
-        cc=facts.cc,
-        arch=entry.arch,
-    )
+    name = cuda_name(error)
+    advice = driver_advice(facts.driver, facts.cuda_driver, entry.toolkit, facts.cc, entry.arch, name)
     return LaunchError(
-        f"{entry.id}: the driver refused the cubin ({error}): {advice}", detail=entry.cubin_path
+        f"{entry.id}: the driver refused the cubin: {advice}", detail=f"{entry.cubin_path}: {error}"
     )
 
 

@@ -215,6 +215,7 @@ def raw_sample(
         wall_flop_clk_sm=found.wall_flop_clk_sm if found else None,
         sm_hz=found.sm_hz if found else None,
         spread=found.spread if found else None,
+        gap=found.gap if found else None,
         sms_used=found.sms_used if found else None,
         waves=held.entry.run.launch.ctas / (sms * held.loaded.ctas_per_sm),
         cold=cold,

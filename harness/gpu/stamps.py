@@ -36,6 +36,7 @@ class Reduction:
         wall_flop_clk_sm: all FLOPs over the longest span and all SMs of the GPU: counts the uneven last wave.
         sm_hz: median over SMs of clock64 span over globaltimer span; None when too short for the tick.
         spread: (max - min) / mean of the per-SM FLOP/clk.
+        gap: the widest step between two neighbours of these values in ascending order, over their mean.
         ctas_per_sm: fewest and most CTAs that one SM ran in all.
     """
 
@@ -45,6 +46,7 @@ class Reduction:
     wall_flop_clk_sm: float
     sm_hz: float | None
     spread: float
+    gap: float
     sms_used: int
     ctas_per_sm: tuple[int, int]
 
@@ -74,7 +76,7 @@ def reduce(stamps: NDArray[np.uint64], flops_per_cta: float | Floats, *, sms: in
     rates = np.add.reduceat(work, firsts) / cycles
     mean_rate = float(rates.mean())
     # Without work to rate (flops 0), SMs are compared by how long they were busy.
-    spread = _relative_range(rates) if mean_rate else _relative_range(cycles)
+    spread, gap = _unevenness(rates if mean_rate else cycles)
     return Reduction(
         busy_cycles=float(cycles.mean()),
         wall_cycles=float(cycles.max()),
@@ -82,6 +84,7 @@ def reduce(stamps: NDArray[np.uint64], flops_per_cta: float | Floats, *, sms: in
         wall_flop_clk_sm=float(work.sum() / (cycles.max() * (sms or len(firsts)))),
         sm_hz=_clock(rows, starts, ends, firsts, counts),
         spread=spread,
+        gap=gap,
         sms_used=len(firsts),
         ctas_per_sm=(int(counts.min()), int(counts.max())),
     )
@@ -137,5 +140,8 @@ def _where(found: NDArray[np.bool_], firsts: NDArray[np.intp]) -> NDArray[np.int
     return indices[np.searchsorted(indices, firsts)]
 
 
-def _relative_range(values: Floats) -> float:
-    return float((values.max() - values.min()) / values.mean())
+def _unevenness(values: Floats) -> tuple[float, float]:
+    """Range, and widest step between neighbours, of one value per SM; both over the mean."""
+    ascending = np.sort(values)
+    gap = np.diff(ascending).max() if len(values) > 1 else 0.0
+    return float((ascending[-1] - ascending[0]) / values.mean()), float(gap / values.mean())

@@ -148,9 +148,8 @@ def notes_of(record: Json) -> tuple[str, ...]:
     """What a reader of the row must know."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
-    spreads = (record.get("samples") or {}).get("spread")
-    if spreads and is_bistable(spreads):
-        notes.append(f"bistable: the SMs of one launch differ by more than {100 * BISTABLE:g} %")
+    if is_bistable(record.get("samples") or {}):
+        notes.append(f"bistable: the SMs of one launch fall into two groups, over {100 * BISTABLE:g} % apart")
     return tuple(notes)
 
 
