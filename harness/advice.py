@@ -56,7 +56,7 @@ def driver_advice(
 
 
 def is_behind(cuda_level: str | None, nvrtc: str | None) -> bool:
-    """Whether a driver for one CUDA version cannot load what the compiler of another makes: an older major."""
+    """Whether a driver for `cuda_level` is too old for all that this compiler makes: an older major version."""
     return (_version(cuda_level) or (0, 0))[0] < (_version(nvrtc) or (0, 0))[0]
 
 

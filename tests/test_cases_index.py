@@ -116,7 +116,8 @@ PROVED: dict[str, tuple[str, ...]] = {
     ),
     # A driver older than the toolkit.
     "C29": (
-        "test_doctor.py::test_the_two_refusals_of_an_old_driver_get_two_messages_with_all_numbers",
+        "test_advice.py::test_the_two_refusals_of_an_old_driver_get_two_messages_with_all_numbers",
+        "test_advice.py::test_a_missing_binary_is_the_targets_or_the_drivers_fault",
         "test_gpu_pure.py::test_two_refusals_of_the_driver_have_two_answers_with_all_numbers",
     ),
     # No GPU, no driver.

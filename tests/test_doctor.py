@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import doctor, probes
-from harness.doctor import Finding, diagnose, driver_advice, render_json, render_text
+from harness.doctor import Finding, diagnose, render_json, render_text
 
 NAMES = ("NVRTC", "cuda.core", "nvdisasm", "C++ compiler", "driver", "CuPy", "ncu")
 
@@ -234,65 +234,6 @@ def test_json_holds_the_findings_as_they_are(findings: list[Finding]) -> None:
     read = json.loads(json.dumps(render_json(findings), allow_nan=False))
     assert [Finding(**one) for one in read["tools"]] == findings
     assert read["can_build"] == doctor.can_build(findings)
-
-
-# C29
-def advice(error: str, target: str = "sm_120", cc: tuple[int, int] | None = (8, 9)) -> str:
-    return driver_advice("550.54", "12.4", "13.0", cc, target, error)
-
-
-def test_the_two_refusals_of_an_old_driver_get_two_messages_with_all_numbers() -> None:
-    ptx, binary = advice("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"), advice("CUDA_ERROR_NO_BINARY_FOR_GPU")
-    for message in (ptx, binary):
-        assert all(number in message for number in ("550.54", "12.4", "13.0", "8.9", "sm_120"))
-        assert "\n" not in message
-    assert "update the driver to one for CUDA 13" in ptx and "wheels for CUDA 12" in ptx
-    assert "does not run on this GPU: compile for sm_89" in binary
-    assert "update the driver" not in binary
-
-
-@pytest.mark.parametrize(
-    ("target", "cc", "words"),
-    [
-        ("sm_90a", (9, 0), "fits the GPU, so the driver is too old"),
-        ("sm_80", (8, 9), "fits the GPU"),
-        ("sm_120f", (12, 1), "fits the GPU"),
-        ("sm_120a", (12, 1), "compile for sm_121a"),
-        ("sm_89", (8, 6), "compile for sm_86"),
-        ("sm_100a", (9, 0), "compile for sm_90a"),
-        ("nonsense", (9, 0), "compile for sm_90a"),
-        ("sm_80", (7, 5), "does not support this GPU"),
-        ("sm_80", (19, 3), "does not support this GPU"),
-        ("sm_80", None, "compile for the one at hand"),
-    ],
-)
-def test_a_missing_binary_is_the_targets_or_the_drivers_fault(
-    target: str, cc: tuple[int, int] | None, words: str
-) -> None:
-    assert words in advice("cudaErrorNoKernelImageForDevice", target, cc)
-
-
-@given(
-    st.none() | WORDS,
-    st.none() | WORDS,
-    st.none() | WORDS,
-    st.none() | st.tuples(st.integers(0, 99), st.integers(0, 9)),
-    st.text(max_size=9),
-    st.sampled_from(
-        ["CUDA_ERROR_NO_BINARY_FOR_GPU", "cudaErrorUnsupportedPtxVersion", "cudaErrorInsufficientDriver", "?"]
-    ),
-)
-def test_advice_is_given_whatever_is_unknown(
-    driver: str | None,
-    level: str | None,
-    nvrtc: str | None,
-    cc: tuple[int, int] | None,
-    target: str,
-    error: str,
-) -> None:
-    message = driver_advice(driver, level, nvrtc, cc, target, error)
-    assert message.startswith(error + ": ")
-    assert "None" not in message.replace(target, "")
 
 
 def test_importing_the_doctor_loads_neither_cupy_nor_the_driver() -> None:

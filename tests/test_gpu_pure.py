@@ -287,7 +287,7 @@ def test_two_refusals_of_the_driver_have_two_answers_with_all_numbers() -> None:
     binary = str(load_fault(CUDARuntimeError(209, "CUDA_ERROR_NO_BINARY_FOR_GPU"), case, old))
     for text in (ptx, binary):
         assert all(number in text for number in ("550.54", "12.4", "13.5", "8.9", "sm_90a"))
-    assert "update the driver" in ptx and "build for sm_89" in binary
+    assert "update the driver" in ptx and "compile for sm_89" in binary
 
 
 def test_faults_know_whether_the_context_is_lost() -> None:
