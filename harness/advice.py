@@ -56,7 +56,7 @@ def driver_advice(
 
 
 def is_behind(cuda_level: str | None, nvrtc: str | None) -> bool:
-    """Whether a driver for `cuda_level` is too old for all that this compiler makes: an older major version."""
+    """Whether a driver for `cuda_level` is of an older major version than what this compiler makes."""
     return (_version(cuda_level) or (0, 0))[0] < (_version(nvrtc) or (0, 0))[0]
 
 
