@@ -62,7 +62,7 @@ OPERATIONS = {
     ),
     "ex2": Operation(opcode="MUFU.EX2", steps=64, pipe="mufu", amount=32, unit="result", clocks=2, words=8),
     "pack": Operation(opcode="F2FP", steps=64, pipe="pack", amount=32, unit="result", clocks=0.5, words=16),
-    "ffma": Operation(opcode="FFMA", steps=64, pipe="fma", amount=32, unit="result", clocks=0.25, words=24),
+    "ffma": Operation(opcode="FFMA", steps=64, pipe="fma", amount=32, unit="result", clocks=0.25, words=10),
     "cp_async": Operation(
         opcode="LDGSTS",
         steps=4,
@@ -157,8 +157,8 @@ def _inputs(operation: str, shape: tuple[int, ...], seed: int) -> Inputs:
     elif operation == "pack":
         data = generator.integers(-8, 9, shape).astype(np.float32) / np.float32(4)
     elif operation == "ffma":
-        x, a, b = generator.integers(-8, 9, (3, *shape)).reshape(3, *shape)[:, : shape[0] // 3]
-        data = np.concatenate((x, np.where(a < 0, -1, 1), b)).astype(np.float32)
+        data = generator.integers(-8, 9, shape).astype(np.float32)
+        data[8] = np.where(data[8] < 0, -1, 1)
     else:
         data = generator.integers(0, 2**32, shape, np.uint32).view(np.float32)
     return {"data": np.ascontiguousarray(data).view(np.uint32)}
@@ -219,8 +219,8 @@ def _packed(data: Array, trips: int) -> Array:
 
 def _multiplied(data: Array, trips: int) -> Array:
     """8 steps a trip are an even number, after which a = -1 has brought x back to where it was."""
-    x, a, b = data.view(np.float32).astype(np.float64).reshape(3, 8, -1)
-    return np.where(a > 0, x + 8 * trips * b, x).T
+    *x, a, b = data.view(np.float32).astype(np.float64)
+    return np.where(a > 0, np.stack(x) + 8 * trips * b, x).T
 
 
 def _copied(data: Array, ctas: Array, trips: int, threads: int) -> Array:
