@@ -61,7 +61,7 @@ OPERATIONS = {
         opcode="LDSM", steps=16, pipe="shared_bytes", amount=512, unit="byte", clocks=4, values=4, table=4096
     ),
     "ex2": Operation(opcode="MUFU.EX2", steps=64, pipe="mufu", amount=32, unit="result", clocks=2, words=8),
-    "pack": Operation(opcode="F2FP", steps=64, pipe="pack", amount=32, unit="result", clocks=0.5, words=16),
+    "pack": Operation(opcode="F2FP", steps=256, pipe="pack", amount=32, unit="result", clocks=0.5, words=16),
     "ffma": Operation(opcode="FFMA", steps=64, pipe="fma", amount=32, unit="result", clocks=0.25, words=10),
     "cp_async": Operation(
         opcode="LDGSTS",
@@ -211,7 +211,7 @@ def _exponentials(data: Array, trips: int) -> Array:
 
 def _packed(data: Array, trips: int) -> Array:
     pair, high = data[:8].copy(), data[8:].view(np.float32).astype(np.float16).view(np.uint16)
-    for _ in range(min(8 * trips, 200)):
+    for _ in range(min(OPERATIONS["pack"].steps // 8 * trips, 200)):
         low = pair.view(np.float32).astype(np.float16).view(np.uint16)
         pair = low | high.astype(np.uint32) << 16
     return pair.view(np.float32).astype(np.float64).T

@@ -1,9 +1,9 @@
 
 // Conversion of two fp32 to an fp16 pair, eight chains a thread: one of the two is the float that has the bits of the
-// last pair.
+// last pair. A long trip: the compare that ends it is an instruction of this pipe, too.
 template <int THREADS, int ROTATION>
 struct Pipe {
-    enum : int { VALUES = 8, STEPS = 8 };
+    enum : int { VALUES = 8, STEPS = 32 };
 
     u32 pair[VALUES];
     float high[VALUES];
