@@ -355,6 +355,25 @@ def test_a_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
     assert (found["bound"], found["of_bound"], found["binding"]) == ("2560", "80", "tensor")
 
 
+def test_the_caption_holds_the_working_set_against_l2(tmp_path: Path) -> None:
+    small, large = made.record(), made.record("copy=stripped@m128")
+    small["work"]["unique_bytes"], large["work"]["unique_bytes"] = 30_000_000, 90_000_000
+    made.results(tmp_path, small, large)
+    text = " ".join(publish.terminal(find(tmp_path), tmp_path).split())
+    assert "L2 warm (working sets of 30 to 90 MB, L2-resident or larger than L2: 60 MB)" in text
+
+
+@pytest.mark.parametrize(("pipe", "name"), [("l2_bytes", "L2"), ("dram_bytes", "DRAM"), ("mufu", None)])
+def test_a_row_bound_by_memory_says_that_its_cycles_are_not_free_of_the_clock(
+    tmp_path: Path, pipe: str, name: str | None
+) -> None:
+    made.results(tmp_path, made.record())
+    context = publish.Context(bounds=lambda header, record: (2560.0, pipe))
+    publish.publish(tmp_path, context=context)
+    (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
+    assert (f"bound by {name}, which has a clock of its own" in found["notes"]) == (name is not None)
+
+
 def test_work_that_is_no_flop_has_its_own_unit_and_no_peak(tmp_path: Path) -> None:
     def idle(case: str, cycles: float, build: int = 0, **more: Any) -> dict[str, Any]:
         found = timed(case, cycles, build=build, **more)

@@ -151,13 +151,6 @@ def flush_bytes(l2_bytes: int | None) -> int:
     return max(2 * l2_bytes, 64 * MIB) if l2_bytes else UNKNOWN_L2_FLUSH
 
 
-def l2_state(unique_bytes: int, l2_bytes: int | None) -> str | None:
-    """Whether a working set fits L2: "L2-resident" or "larger than L2"; None when L2's size is not known."""
-    if not l2_bytes:
-        return None
-    return "L2-resident" if unique_bytes <= l2_bytes else "larger than L2"
-
-
 def timed(
     cuda: Any, launch: Callable[[], None], repeats: int, *, before: Callable[[], None], flush: Any
 ) -> float:

@@ -69,10 +69,23 @@ def _conditions(section: Section) -> str:
     l2 = next((str(row["l2"]) for row in section.rows if row["l2"]), "")
     parts = [f"problem {section.problem}"]
     parts += [f"inputs {', '.join(fills)}"] if fills and section.gpu else []
-    parts += [f"L2 {l2}"] if l2 else []
+    parts += [f"L2 {l2}{_working_sets(section)}"] if l2 else []
     samples = [row["samples"] for row in section.rows if row["samples"]]
     parts += [f"medians of {_range(min(samples), max(samples))} launches"] if samples else []
     return "; ".join(parts)
+
+
+def _working_sets(section: Section) -> str:
+    """How much a launch touches against what L2 holds: warm means little for what does not fit."""
+    known = [row for row in section.rows if row["unique_bytes"] and row["samples"]]
+    if not known:
+        return ""
+    sizes = [row["unique_bytes"] / 1e6 for row in known]
+    fits = dict.fromkeys(row["working_set"] for row in known)
+    return (
+        f" (working sets of {_range(min(sizes), max(sizes))} MB, {' or '.join(fits)}: "
+        f"{known[0]['l2_bytes'] / 1e6:.0f} MB)"
+    )
 
 
 def _words(section: Section) -> list[str]:

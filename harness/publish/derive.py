@@ -13,6 +13,8 @@ from harness.stats import BISTABLE, is_bistable
 Json = Mapping[str, Any]
 
 FLOP = "FLOP"
+# Pipes that do not run at the SM clock, by what a reader calls them.
+MEMORY = {"l2_bytes": "L2", "dram_bytes": "DRAM"}
 
 
 def median(values: Sequence[Any] | None) -> float | None:
@@ -94,6 +96,16 @@ def _predicted_numbers(predicted: Json) -> dict[str, Any]:
     }
 
 
+def working_set(header: Json, record: Json) -> dict[str, Any]:
+    """What a launch touches at least once, and whether all of it fits L2; empty where either is unknown."""
+    unique = (record.get("work") or {}).get("unique_bytes")
+    l2_bytes = ((header.get("environment") or {}).get("gpu") or {}).get("l2_bytes")
+    if not unique or not l2_bytes:
+        return {}
+    fits = "L2-resident" if unique <= l2_bytes else "larger than L2"
+    return {"unique_bytes": unique, "l2_bytes": l2_bytes, "working_set": fits}
+
+
 def _mega(hz: float | None) -> float | None:
     return None if hz is None else hz / 1e6
 
@@ -144,12 +156,16 @@ def _sum(*parts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def notes_of(record: Json) -> tuple[str, ...]:
-    """What a reader of the row must know."""
+def notes_of(record: Json, binding: str | None = None) -> tuple[str, ...]:
+    """What a reader of the row must know; `binding` is the pipe that sets its bound, where it is not the one
+    that the record's own path names."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
     if is_bistable(record.get("samples") or {}):
         notes.append(f"bistable: the SMs of one launch fall into two groups, over {100 * BISTABLE:g} % apart")
+    memory = MEMORY.get(binding or str((record.get("work") or {}).get("mma_path")))
+    if memory and record.get("samples"):
+        notes.append(f"bound by {memory}, which has a clock of its own: the cycles move with the SM clock")
     return tuple(notes)
 
 

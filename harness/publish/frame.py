@@ -16,6 +16,7 @@ from harness.publish.derive import (
     notes_of,
     product_of,
     ratio_to_full,
+    working_set,
 )
 from harness.publish.known import Bounds, Current, Known
 from harness.publish.stale import stale_label
@@ -42,6 +43,9 @@ COLUMNS: Mapping[str, str] = {
     "run_fill": "input values that the run asked for",
     "fill": "input values that the case was timed with",
     "l2": "L2 cache at each launch",
+    "unique_bytes": "distinct bytes that a launch reads or writes",
+    "l2_bytes": "size of the L2 cache, bytes",
+    "working_set": "L2-resident, or larger than L2",
     "perturbation": "number of the text variant",
     "builds": "texts timed of the case, on the row that stands for them in a table",
     "samples": "timed launches",
@@ -136,10 +140,11 @@ def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> I
         row |= _identity(file, record, asked)
         row |= measured_numbers(record, product) | build_numbers(record)
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
-        row["notes"] = "; ".join(notes_of(record))
+        row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
+        row |= working_set(file.header, record)
+        row["notes"] = "; ".join(notes_of(record, row["binding"]))
         row["stale"] = stale_label(record, current)
         row["record"] = record
-        row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         yield row
 
 
