@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
+from harness.printable import printable
+
 Advance = Callable[[str], None]
 
 
@@ -42,7 +44,7 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Write one line."""
-        self._stream.write(text + "\n")
+        self._stream.write(printable(text) + "\n")
         self._stream.flush()
 
     @contextmanager
@@ -61,7 +63,7 @@ class Bars:
 
     def note(self, text: str) -> None:
         """Write one line above the bar."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: int | None) -> Iterator[Advance]:
@@ -77,8 +79,8 @@ class Bars:
             TextColumn("{task.fields[what]}"),
         )
         with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task(escape(title), total=total, what="")
-            yield lambda what: progress.update(task, advance=1, what=escape(what))
+            task = progress.add_task(escape(printable(title)), total=total, what="")
+            yield lambda what: progress.update(task, advance=1, what=escape(printable(what)))
 
 
 def choose(stream: TextIO) -> Ui:

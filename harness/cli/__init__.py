@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.cli.say import complain
 from harness.errors import AblationError, RecordError, ToolError, UsageError
 
 FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
@@ -79,9 +80,7 @@ def command_names() -> tuple[str, ...]:
 
 
 def _fail(error: AblationError, status: int) -> int:
-    sys.stderr.write(f"ablate: {error.message}\n")
-    if error.detail:
-        sys.stderr.write(error.detail.rstrip("\n") + "\n")
+    complain(error.message, error.detail)
     return status
 
 
@@ -90,7 +89,7 @@ def _crash(error: Exception) -> int:
     descriptor, path = tempfile.mkstemp(prefix="ablate-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.writelines(traceback.format_exception(error))
-    sys.stderr.write(f"ablate: unexpected {type(error).__name__}: {what} (traceback in {path})\n")
+    complain(f"unexpected {type(error).__name__}: {what} (traceback in {path})")
     return FAILURE
 
 
@@ -101,4 +100,4 @@ def _drop_output() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    sys.stderr.write(f"ablate: warning: {' '.join(str(message).split())}\n")
+    complain(f"warning: {' '.join(str(message).split())}")

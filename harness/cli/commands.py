@@ -14,7 +14,7 @@ from harness.cli.comparing import compare
 from harness.cli.explain import explain
 from harness.cli.listing import list_studies
 from harness.cli.predict import predict
-from harness.cli.say import say, say_json, say_table, width
+from harness.cli.say import complain, say, say_json, say_table, say_text, width
 from harness.cli.show import show
 from harness.errors import ToolError, UsageError
 from harness.plan import FAILED, Plan, RunResult
@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def _run_status(plan: Plan, result: RunResult) -> int:
     if plan.require_gpu and result.reason_not_timed:
-        sys.stderr.write(f"ablate: nothing was timed: {result.reason_not_timed}\n")
+        complain(f"nothing was timed: {result.reason_not_timed}")
         return _NO_GPU
     if result.failed:
         parts = ", ".join(f"{result.counts[s]} {s}" for s in FAILED if result.counts.get(s))
-        sys.stderr.write(f"ablate: {result.failed} of {result.planned} rows failed: {parts}\n")
+        complain(f"{result.failed} of {result.planned} rows failed: {parts}")
         return _FAILURE
     return 0
 
@@ -85,7 +85,7 @@ def _say_tables(plan: Plan, result: RunResult) -> None:
     from harness import publish
     from harness.cli.facts import context
 
-    say(publish.terminal(result.files, plan.results, columns=width(), context=context(plan.studies)))
+    say_text(publish.terminal(result.files, plan.results, columns=width(), context=context(plan.studies)))
     if result.reached:
         fates = ", ".join(f"{word} {number}" for word, number in result.reached.items())
         say(f"requested {result.planned}, {fates}")
@@ -111,7 +111,7 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         if not published.written:
             say("every table is up to date")
     for problem in published.problems:
-        sys.stderr.write(f"ablate: {problem}\n")
+        complain(problem)
     return _USAGE if published.problems else 0
 
 
@@ -130,9 +130,9 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if arguments.json:
         say_json({"problems": list(problems), "stale": list(stale)})
     for line in problems:
-        sys.stderr.write(f"ablate: {line}\n")
+        complain(line)
     if stale:
-        sys.stderr.write(f"ablate: warning: stale rows in {len(stale)} places; --release lists them\n")
+        complain(f"warning: stale rows in {len(stale)} places; --release lists them")
     if not problems and not arguments.json:
         say("records are valid, tables are up to date")
     return _FAILURE if problems else 0
@@ -172,7 +172,7 @@ def doctor(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if arguments.json:
         say_json(tools.render_json(findings))
     else:
-        say(tools.render_text(findings).rstrip("\n"))
+        say_text(tools.render_text(findings).rstrip("\n"))
     return 0 if tools.can_build(findings) else _FAILURE
 
 
@@ -184,7 +184,7 @@ def completion(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         raise ToolError("shell completion needs shtab, which is not installed: pip install shtab") from error
     from harness.cli.arguments import build_parser
 
-    say(shtab.complete(build_parser(), arguments.shell))
+    say_text(shtab.complete(build_parser(), arguments.shell))
     return 0
 
 

@@ -28,7 +28,7 @@ def compare(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if arguments.json:
         say_json(found.as_json())
     else:
-        say("\n".join(found.lines(width())))
+        say(*found.lines(width()))
     return found.exit_status
 
 
@@ -54,5 +54,5 @@ def _compare_saved(arguments: argparse.Namespace, before: Path, after: Path) -> 
     if arguments.json:
         say_json(found.as_json())
     else:
-        say("\n".join(found.lines(width())))
+        say(*found.lines(width()))
     return found.exit_status

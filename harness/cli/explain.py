@@ -12,7 +12,7 @@ from harness.cases import default_cases, nearest
 from harness.chips import Chip, chip, parse_target
 from harness.chips.data import all_chips
 from harness.cli.choose import check_folder, check_study, load_studies
-from harness.cli.say import say, say_json
+from harness.cli.say import complain, say, say_json, say_text
 from harness.errors import RecordError, UsageError
 from harness.model import Study
 from harness.store import RecordFile, read_valid
@@ -68,7 +68,7 @@ def _read(folder: Path) -> list[RecordFile]:
         try:
             files.append(read_valid(path))
         except RecordError as error:
-            sys.stderr.write(f"ablate: {error.message}\n")
+            complain(error.message)
     return files
 
 
@@ -81,8 +81,8 @@ def _say_verdicts(found: Sequence[Any], *, as_json: bool) -> None:
         return
     for i, one in enumerate(found):
         if i:
-            say()
-        say("\n".join(verdict_lines(one)))
+            say("")
+        say(*verdict_lines(one))
 
 
 def _say_predictions(studies: Mapping[str, Study], product: Chip, arguments: argparse.Namespace) -> None:
@@ -104,6 +104,9 @@ def _say_predictions(studies: Mapping[str, Study], product: Chip, arguments: arg
     if arguments.json:
         say_json({"verdicts": [], "predictions": rows})
     else:
-        say("\n\n".join(text for text in texts if text))
-        say("\nNo record of this GPU was found: these are bounds from machine code, which no")
-        say("run can beat. Far below a bound it is latency or overlap, not a pipe.")
+        say_text("\n\n".join(text for text in texts if text))
+        say(
+            "",
+            "No record of this GPU was found: these are bounds from machine code, which no",
+            "run can beat. Far below a bound it is latency or overlap, not a pipe.",
+        )

@@ -47,9 +47,9 @@ def _headline(study: Study) -> str:
 def _say_cases(study: Study, cases: Sequence[Case], *, brief: bool) -> None:
     if not brief:
         say_paragraphs(study.question)
-        say("\nswitches")
+        say("", "switches")
         say_table(((s.name, ", ".join(map(str, s.levels)), s.meaning) for s in study.switches), indent="  ")
-        say(f"\nproblems\n  {', '.join(study.problems)}\n\ncases")
+        say("", "problems", f"  {', '.join(study.problems)}", "", "cases")
     indent = "" if brief else "  "
     names = ((str(c) if brief else c.name, c.set_name, f"skipped: {c.skip}" if c.skip else "") for c in cases)
     say_table(names, indent=indent)

@@ -15,7 +15,7 @@ from harness.build.sass import disassemble, loop_text
 from harness.cases import full_case
 from harness.cli.choose import check_folder, find_case, load_studies
 from harness.cli.listing import case_as_json
-from harness.cli.say import say, say_json, say_table
+from harness.cli.say import say, say_json, say_table, say_text
 from harness.errors import UsageError
 from harness.model import Case, Study
 from harness.render import render
@@ -41,7 +41,7 @@ def show(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     elif text is None:
         _describe(study, case)
     else:
-        say(text.rstrip("\n") or f"{case}: no difference from {full_case(study, case).name}")
+        say_text(text.rstrip("\n") or f"{case}: no difference from {full_case(study, case).name}")
     return 0
 
 
@@ -89,7 +89,7 @@ def _describe(study: Study, case: Case) -> None:
         ),
         indent="  ",
     )
-    say("\nlevels (* differs from full)")
+    say("", "levels (* differs from full)")
     say_table(
         (
             (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from harness.printable import printable
 from harness.publish.blocks import Block, Grid
 from harness.publish.columns import BUILT, Column
-from harness.publish.wrap import clean, name_lines, wrap
+from harness.publish.wrap import name_lines, wrap
 
 _GAP = "  "
 _INDENT = "  "
@@ -95,7 +96,7 @@ def _strip_lines(
     for number, name in enumerate(table.names):
         if number in table.subtitles:
             lines += wrap(table.subtitles[number], columns)
-        first, *rest = [_INDENT + line for line in name_lines(clean(name), room - len(_INDENT))]
+        first, *rest = [_INDENT + line for line in name_lines(printable(name), room - len(_INDENT))]
         cells = [_block_cell(block, number) for block in blocks]
         lines.append(_row_of_blocks(first, room, cells, wide, [c[number] for _, c in beside], extra))
         lines += rest

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.printable import printable
+
 Row = Mapping[str, Any]
 
 
@@ -24,7 +26,7 @@ class Column:
         value = row.get(self.key)
         if value is None:
             return ""
-        return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
+        return f"{value:.{self.digits}f}" if isinstance(value, float) else printable(str(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class NextColumn(Column):
     def cell(self, row: Row) -> str:
         """`issue 84 %`; empty where there is none."""
         pipe, margin = row.get("second"), row.get("margin")
-        return "" if pipe is None or margin is None else f"{pipe} {100 * margin:.0f} %"
+        return "" if pipe is None or margin is None else f"{printable(str(pipe))} {100 * margin:.0f} %"
 
 
 FLOP_CLK = Column(key="flop_clk_sm", short="FLOP/|clk/SM", label="FLOP/clk/SM", digits=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.printable import printable
 from harness.publish.caption import caption
 from harness.publish.columns import (
     BUILT,
@@ -53,7 +54,7 @@ _SPECIAL = {
 
 def tex(value: object) -> str:
     """Any text as it reads, on one line: nothing in it is a command, a comment, a column or a ligature."""
-    text = "".join(c if c.isprintable() else " " for c in str(value))
+    text = printable(str(value))
     return "".join(_SPECIAL.get(c, c) for c in " ".join(text.split()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from harness.printable import printable
 from harness.publish.blocks import grid
 from harness.publish.caption import caption
 from harness.publish.columns import (
@@ -32,7 +33,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>|~$&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 def escape(value: object) -> str:
     """Any text as it reads, in one cell or one line: nothing in it is markup, a column or a line end."""
-    text = "".join(c if c.isprintable() else " " for c in str(value))
+    text = printable(str(value))
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

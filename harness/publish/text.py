@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.printable import printable
 from harness.publish.blocks import grid
 from harness.publish.blocks_text import grid_lines
 from harness.publish.caption import caption
@@ -19,7 +20,7 @@ from harness.publish.columns import (
     outcome,
 )
 from harness.publish.section import Section, blocks_of
-from harness.publish.wrap import clean, name_lines, wrap
+from harness.publish.wrap import name_lines, wrap
 
 _GAP = "  "
 _INDENT = "  "
@@ -44,7 +45,7 @@ def _measured(section: Section, columns: int) -> list[str]:
     rows = section.main
     notes = list(dict.fromkeys(note for row in rows for note in notes_of(row)))
     beside = len(_GAP) + max(4, *(len(_mark(row, notes)) for row in rows)) if notes else 0
-    names = [len(_INDENT) + len(clean(name_of(row))) for row in rows]
+    names = [len(_INDENT) + len(printable(name_of(row))) for row in rows]
     shown = _fitting(rows, max(names), columns - beside)
     sizes = [_size(column, rows) for column in shown]
     room = max(min(max(names), columns - beside - sum(sizes) - len(_GAP) * len(sizes)), 8)
@@ -62,7 +63,7 @@ def _measured(section: Section, columns: int) -> list[str]:
 def _row_lines(
     row: Row, shown: Sequence[Column], sizes: Sequence[int], room: int, columns: int, mark: str
 ) -> list[str]:
-    first, *rest = [_INDENT + line for line in name_lines(clean(name_of(row)), room - len(_INDENT))]
+    first, *rest = [_INDENT + line for line in name_lines(printable(name_of(row)), room - len(_INDENT))]
     if row["status"] != "ok":
         return _refused(row, [first, *rest], room, columns)
     return [(_line(first, [c.cell(row) for c in shown], sizes, room) + _GAP + mark).rstrip(), *rest]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+from harness.printable import printable
+
 
 def wrap(text: str, columns: int, indent: str = "  ") -> list[str]:
     """Prose in lines; a word longer than a line is cut, for nothing may be wider than the terminal."""
-    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_on_hyphens=False) or [""]
-
-
-def clean(text: str) -> str:
-    """Printable text on one line: control characters of a foreign record must not reach a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return textwrap.wrap(printable(text), columns, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def name_lines(name: str, room: int) -> list[str]:
