@@ -92,7 +92,9 @@ def answers(files: object) -> list[publish.Answer]:
     ]
 
 
-CONTEXT = publish.Context(answers=answers, bounds=lambda header, record: (2730.0, "tensor"))
+CONTEXT = publish.Context(
+    answers=answers, bounds=lambda header, record: publish.Bound(flop_clk_sm=2730.0, binding="tensor")
+)
 
 
 @pytest.fixture(scope="module")

@@ -349,7 +349,9 @@ def test_a_predicted_table_says_so_and_is_labelled_in_the_matrix(tmp_path: Path)
 
 def test_a_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
     made.results(tmp_path, made.record(rates=[2048.0]))
-    context = publish.Context(bounds=lambda header, record: (2560.0, "tensor"))
+    context = publish.Context(
+        bounds=lambda header, record: publish.Bound(flop_clk_sm=2560.0, binding="tensor")
+    )
     publish.publish(tmp_path, context=context)
     (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
     assert (found["bound"], found["of_bound"], found["binding"]) == ("2560", "80", "tensor")
@@ -363,15 +365,16 @@ def test_the_caption_holds_the_working_set_against_l2(tmp_path: Path) -> None:
     assert "L2 warm (working sets of 30 to 90 MB, L2-resident or larger than L2: 60 MB)" in text
 
 
-@pytest.mark.parametrize(("pipe", "name"), [("l2_bytes", "L2"), ("dram_bytes", "DRAM"), ("mufu", None)])
-def test_a_row_bound_by_memory_says_that_its_cycles_are_not_free_of_the_clock(
-    tmp_path: Path, pipe: str, name: str | None
+@pytest.mark.parametrize(("level", "name"), [("l2_bytes", "L2"), ("dram_bytes", "DRAM"), (None, None)])
+def test_a_row_limited_by_memory_says_that_its_cycles_are_not_free_of_the_clock(
+    tmp_path: Path, level: str | None, name: str | None
 ) -> None:
     made.results(tmp_path, made.record())
-    context = publish.Context(bounds=lambda header, record: (2560.0, pipe))
+    bound = publish.Bound(flop_clk_sm=2560.0, binding="tensor", memory=level)
+    context = publish.Context(bounds=lambda header, record: bound)
     publish.publish(tmp_path, context=context)
     (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
-    assert (f"bound by {name}, which has a clock of its own" in found["notes"]) == (name is not None)
+    assert (f"limited by {name}, which has a clock of its own" in found["notes"]) == (name is not None)
 
 
 def test_work_that_is_no_flop_has_its_own_unit_and_no_peak(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from harness.cli.choose import load_story, load_studies
 from harness.errors import AblationError
 from harness.key import digest_mapping
 from harness.model import Source, Study, Values
-from harness.publish import Answer, Context, Current, PartCost, StudyFacts
+from harness.publish import Answer, Bound, Context, Current, PartCost, StudyFacts
 from harness.publish.collect import find, read_all
 from harness.publish.site import SOURCES
 from harness.render import DEVICE_HEADERS, included_headers, render
@@ -94,8 +94,8 @@ def keep_sources(results: Path) -> None:
             keep(results / SOURCES, source.text, included_headers(source.text, DEVICE_HEADERS))
 
 
-def bound(header: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[float, str] | None:
-    """What a measured record cannot beat on its GPU, in FLOP/clk/SM, and the pipe that sets it."""
+def bound(header: Mapping[str, Any], record: Mapping[str, Any]) -> Bound | None:
+    """What a measured record cannot beat on its GPU."""
     from harness.answer.counts import counts_of_record
     from harness.answer.predict import predict
 
@@ -103,7 +103,12 @@ def bound(header: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[float, 
     chip = identify(str(gpu["name"]), int(gpu["sms"])) if gpu else None
     counts = counts_of_record(record) if chip else None
     found = predict(counts, chip) if counts and chip else None
-    return (found.flop_clk_sm, found.binding) if found else None
+    if found is None:
+        return None
+    most = found.pipes[0]
+    return Bound(
+        flop_clk_sm=found.flop_clk_sm, binding=found.binding, memory=most.pipe if most.soft else None
+    )
 
 
 def answers(files: Sequence[RecordFile]) -> list[Answer]:

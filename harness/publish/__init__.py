@@ -2,7 +2,7 @@
 
 from harness.publish.caption import caption
 from harness.publish.frame import COLUMNS, frame
-from harness.publish.known import Answer, Context, Current, Known, PartCost, StudyFacts
+from harness.publish.known import Answer, Bound, Context, Current, Known, PartCost, StudyFacts
 from harness.publish.section import Section, sections
 from harness.publish.site import Published, check, publish, stale, terminal
 from harness.publish.text import text_table
@@ -10,6 +10,7 @@ from harness.publish.text import text_table
 __all__ = [
     "COLUMNS",
     "Answer",
+    "Bound",
     "Context",
     "Current",
     "Known",

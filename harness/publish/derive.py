@@ -64,12 +64,13 @@ def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds
     found = None
     if bounds is not None and record.get("status") == "ok":
         found = bounds(header, record)
-    if found is None or not found[0] or (record.get("work") or {}).get("unit", FLOP) != FLOP:
+    if found is None or not found.flop_clk_sm or (record.get("work") or {}).get("unit", FLOP) != FLOP:
         return {}
     return {
-        "bound": found[0],
-        "binding": found[1],
-        "of_bound": None if rate is None else 100 * rate / found[0],
+        "bound": found.flop_clk_sm,
+        "binding": found.binding,
+        "memory": found.memory,
+        "of_bound": None if rate is None else 100 * rate / found.flop_clk_sm,
     }
 
 
@@ -156,16 +157,16 @@ def _sum(*parts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def notes_of(record: Json, binding: str | None = None) -> tuple[str, ...]:
-    """What a reader of the row must know; `binding` is the pipe that sets its bound, where it is not the one
-    that the record's own path names."""
+def notes_of(record: Json, memory: str | None = None) -> tuple[str, ...]:
+    """What a reader of the row must know; `memory` is the memory level that limits it, where it is not the
+    one that the record's own path names."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
     if is_bistable(record.get("samples") or {}):
         notes.append(f"bistable: the SMs of one launch fall into two groups, over {100 * BISTABLE:g} % apart")
-    memory = MEMORY.get(binding or str((record.get("work") or {}).get("mma_path")))
-    if memory and record.get("samples"):
-        notes.append(f"bound by {memory}, which has a clock of its own: the cycles move with the SM clock")
+    level = MEMORY.get(memory or str((record.get("work") or {}).get("mma_path")))
+    if level and record.get("samples"):
+        notes.append(f"limited by {level}, which has a clock of its own: the cycles move with the SM clock")
     return tuple(notes)
 
 

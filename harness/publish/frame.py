@@ -77,6 +77,7 @@ COLUMNS: Mapping[str, str] = {
     "bound": "predicted from the machine code: what no run can beat, FLOP per clock and SM",
     "of_bound": "flop_clk_sm as a percentage of bound",
     "binding": "the pipe that sets the bound",
+    "memory": "memory level that is busy longer than that pipe, if one is",
     "second": "the pipe that is next",
     "margin": "its clocks over those of the binding one",
     "bound_tflop_s": "bound at the boost clock of the specification, TFLOP/s, of a predicted row",
@@ -142,7 +143,7 @@ def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> I
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
         row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         row |= working_set(file.header, record)
-        row["notes"] = "; ".join(notes_of(record, row["binding"]))
+        row["notes"] = "; ".join(notes_of(record, row["memory"]))
         row["stale"] = stale_label(record, current)
         row["record"] = record
         yield row

@@ -64,10 +64,23 @@ class Answer:
     pipes: Sequence[tuple[str, float]] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What no run can beat, in FLOP/clk/SM, and the pipe that sets it.
+
+    `memory` is the memory level that is busy longer than that pipe at the highest rate known of it, if one
+    is: no part of the bound, since that rate is no limit of the hardware.
+    """
+
+    flop_clk_sm: float
+    binding: str
+    memory: str | None = None
+
+
 # Record files -> answers, in their order.
 Answers = Callable[[Sequence[Any]], Sequence[Answer]]
-# (header, record) -> what no run can beat, in FLOP/clk/SM, and the pipe that sets it; None where unknown.
-Bounds = Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[float, str] | None]
+# (header, record) -> what no run can beat; None where unknown.
+Bounds = Callable[[Mapping[str, Any], Mapping[str, Any]], Bound | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
