@@ -1,4 +1,8 @@
-"""The engine against NVBench (PyPI: cuda-bench): the same cubins, cold L2, alternating in one process."""
+"""The engine against NVBench (PyPI: cuda-bench): the same cubins, cold L2, alternating in one process.
+
+Seconds depend on the clock that power leaves, and NVBench loads the GPU for most of a second where the engine
+takes some tens of milliseconds: both are timed on a GPU that has run the same kernel, cold, for a while.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ FOUND = find_gpu()
 nvbench = pytest.importorskip("cuda.bench", reason="cuda-bench is not installed: pip install cuda-bench")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(isinstance(FOUND, str), reason=str(FOUND))]
 CASES = 8
+SOAK_SECONDS = 1.5
 TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
 
 
@@ -70,14 +75,21 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
         runs[str(case)] = run
         device.server.prepare(make_entry(str(case), made, study.name, run, study.work(case, sizes)))
     ours: dict[str, list[float]] = {name: [] for name in runs}
+    clocks: dict[str, list[float]] = {name: [] for name in runs}
     our_seconds: dict[str, float] = dict.fromkeys(runs, 0.0)
     their_seconds: dict[str, float] = {}
+
+    def soak(name: str) -> None:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < SOAK_SECONDS:
+            device.time(name, 4, cold=True)
 
     def measure(name: str) -> None:
         begin = time.perf_counter()
         plan = engine.Plan(warm_up_seconds=0.0)
         session = engine.measure(device, [engine.Entry(id=name, cold=True)], plan)
-        our_seconds[name] = time.perf_counter() - begin
+        our_seconds[name] = max(our_seconds[name], time.perf_counter() - begin)
+        clocks[name] += [sample.sm_hz for sample in session.results[name].samples if sample.sm_hz]
         ours[name] += [sample.seconds for sample in session.results[name].samples]
 
     faults: list[str] = []
@@ -91,6 +103,7 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
 
     def compared(state) -> None:
         name = state.get_string("case")
+        soak(name)
         measure(name)
         held, run = device.server._held[name], runs[name]
         values = tuple(arguments(run, device.server._buffers))
@@ -107,7 +120,9 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
 
     benchmark = nvbench.register(case_benchmark)
     benchmark.add_string_axis("case", list(runs))
+    begin = time.perf_counter()
     device.warm_up(list(runs)[:2])
+    warm_up_seconds = time.perf_counter() - begin
     found = tmp_path / "nvbench.json"
     nvbench.run_all_benchmarks(["suite", "--json", str(found)])
     assert not faults, faults[0]
@@ -116,12 +131,16 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
         ratio = float(np.median(samples)) / theirs[name]
         print(
             f"{name}: ours {1e6 * np.median(samples):.2f} us in {our_seconds[name]:.2f} s, "
-            f"NVBench {1e6 * theirs[name]:.2f} us in {their_seconds[name]:.2f} s, ratio {ratio:.4f}"
+            f"NVBench {1e6 * theirs[name]:.2f} us in {their_seconds[name]:.2f} s, ratio {ratio:.4f}, "
+            f"SM clock {np.median(clocks[name]) / 1e6:.0f} MHz"
         )
-    ratios = [float(np.median(samples)) / theirs[name] for name, samples in ours.items()]
-    print(f"worst ratio {max(abs(r - 1) for r in ratios):.4f}")
-    assert max(abs(r - 1) for r in ratios) <= 0.01
-    assert sum(our_seconds.values()) <= sum(their_seconds.values())
+    worst = max(abs(float(np.median(samples)) / theirs[name] - 1) for name, samples in ours.items())
+    print(
+        f"apart by at most {100 * worst:.2f} %; in all {sum(our_seconds.values()):.2f} s after {warm_up_seconds:.2f} s of warm-up, "
+        f"NVBench {sum(their_seconds.values()):.2f} s"
+    )
+    assert worst <= 0.01
+    assert warm_up_seconds + sum(our_seconds.values()) <= sum(their_seconds.values())
 
 
 def medians(report: dict) -> dict[str, float]:
