@@ -136,8 +136,8 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
         )
     worst = max(abs(float(np.median(samples)) / theirs[name] - 1) for name, samples in ours.items())
     print(
-        f"apart by at most {100 * worst:.2f} %; in all {sum(our_seconds.values()):.2f} s after {warm_up_seconds:.2f} s of warm-up, "
-        f"NVBench {sum(their_seconds.values()):.2f} s"
+        f"apart by at most {100 * worst:.2f} %; in all {sum(our_seconds.values()):.2f} s "
+        f"after {warm_up_seconds:.2f} s of warm-up, NVBench {sum(their_seconds.values()):.2f} s"
     )
     assert worst <= 0.01
     assert warm_up_seconds + sum(our_seconds.values()) <= sum(their_seconds.values())
