@@ -3,6 +3,7 @@ right."""
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -87,3 +88,9 @@ class HungError(AblationError):
 
 class RecordError(AblationError):
     """A record file is foreign, cut, or of another schema; names the file and the line."""
+
+
+def path_error(message: str, error: OSError) -> AblationError:
+    """The typed error for a path that cannot be written: the user can change that, but no full disk."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return AblationError(message) if is_full else UsageError(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -228,7 +229,7 @@ def test_a_full_disk_is_one_line(capfd: Any) -> None:
 def test_a_file_where_a_folder_must_be_is_one_line(tmp_path: Path, capsys: Any) -> None:
     made.results(tmp_path, made.record())
     (tmp_path / "tables").write_text("mine")
-    assert cli.main(["publish", "--results", str(tmp_path)]) == 1
+    assert cli.main(["publish", "--results", str(tmp_path)]) == 2
     assert one_line(capsys.readouterr().err) == f"ablate: {tmp_path}/tables: File exists\n"
     assert (tmp_path / "tables").read_text() == "mine"
 
@@ -257,6 +258,94 @@ def test_a_folder_that_is_a_file_is_refused_and_kept(
     assert option in one_line(capsys.readouterr().err)
     assert taken.read_text() == "mine"
     assert plans == []
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which nothing can be made, whoever asks: permission bits do not stop root."""
+    folder = tmp_path / "refused"
+    folder.mkdir()
+    ours = os.mkdir
+
+    def mkdir(path: Any, *rest: Any, **named: Any) -> None:
+        if folder in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        ours(path, *rest, **named)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    return folder
+
+
+@pytest.mark.parametrize("inside", ["", "new", "new/deeper"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("run", "--cache"),
+        ("run", "--results"),
+        ("predict", "--results"),
+        ("publish", "--results"),
+        ("cache", "--cache"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_done(
+    command: str, option: str, inside: str, pipeline: Any, refused: Path, capsys: Any
+) -> None:
+    plans = pipeline(nothing)
+    assert cli.main([command, option, str(refused / inside)]) == 2
+    line = one_line(capsys.readouterr().err)
+    assert line.startswith(f"ablate: {option} {refused / inside}: ")
+    assert line.endswith("; name a folder that can be written\n")
+    assert plans == [] and list(refused.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["run", "predict", "publish", "check"])
+@pytest.mark.parametrize("inside", ["", "below"])
+def test_results_that_are_a_file_are_refused_and_kept(
+    command: str, inside: str, pipeline: Any, tmp_path: Path, capsys: Any
+) -> None:
+    plans = pipeline(nothing)
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    assert cli.main([command, "--results", str(taken / inside)]) == 2
+    assert f"--results {taken}" in one_line(capsys.readouterr().err)
+    assert taken.read_text() == "mine" and list(tmp_path.iterdir()) == [taken]
+    assert plans == []
+
+
+def test_records_that_are_a_file_are_refused_before_a_run(pipeline: Any, tmp_path: Path, capsys: Any) -> None:
+    plans = pipeline(nothing)
+    (tmp_path / "records").write_text("mine")
+    assert cli.main(["run", "--results", str(tmp_path)]) == 2
+    assert f"--results {tmp_path}: Not a directory" in one_line(capsys.readouterr().err)
+    assert plans == []
+
+
+def test_looking_whether_results_can_be_written_leaves_nothing(pipeline: Any, tmp_path: Path) -> None:
+    plans = pipeline(nothing)
+    assert cli.main(["run", "--results", str(tmp_path / "new" / "results")]) == 0
+    assert len(plans) == 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (errno.ENOSPC, 1),
+        (errno.EDQUOT, 1),
+        *(
+            (number, 2)
+            for number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+        ),
+    ],
+)
+def test_a_path_at_fault_is_the_users_and_a_full_disk_is_not(
+    number: int, status: int, pipeline: Any, capsys: Any
+) -> None:
+    def run(*_: Any) -> RunResult:
+        raise OSError(number, os.strerror(number), "some/path")
+
+    pipeline(run)
+    assert cli.main(["run"]) == status
+    assert one_line(capsys.readouterr().err) == f"ablate: some/path: {os.strerror(number)}\n"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness import store
-from harness.errors import AblationError, RecordError
+from harness.errors import AblationError, RecordError, UsageError
 from harness.model import STATUSES, Values
 
 H200 = {"name": "NVIDIA H200", "cc": [9, 0], "sms": 132}
@@ -328,8 +328,20 @@ def test_a_disk_that_refuses_even_to_cut_back_leaves_a_readable_file(
 
 def test_an_unwritable_folder_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(AblationError, match="cannot create"):
+    with pytest.raises(UsageError, match="cannot create"):
         store.create(tmp_path / "file" / "r.jsonl", header())
+
+
+def test_a_disk_too_full_for_a_new_file_is_not_the_users_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(AblationError, match="No space left") as caught:
+        store.create(tmp_path / "r.jsonl", header())
+    assert not isinstance(caught.value, UsageError)
 
 
 # ------------------------------------------------------------ foreign files

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.say import complain
-from harness.errors import AblationError, RecordError, ToolError, UsageError
+from harness.errors import AblationError, RecordError, ToolError, UsageError, path_error
 
 FAILURE, USAGE, NO_GPU, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
 # Faults of a disk or a path: the line says enough, no traceback would say more.
@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _crash(error)
         if error.filename is None:
             _drop_output()
-        return _fail(AblationError(f"{error.filename or 'output'}: {error.strerror}"), FAILURE)
+        fault = path_error(f"{error.filename or 'output'}: {error.strerror}", error)
+        return _fail(fault, USAGE if isinstance(fault, UsageError) else FAILURE)
     except Exception as error:  # the last resort: whatever it is, the user gets one line and a file to send
         return _crash(error)
 

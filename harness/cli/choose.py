@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.cases import default_cases, nearest
-from harness.errors import UsageError
+from harness.errors import UsageError, path_error
 from harness.model import Case, Study
 from harness.plan import Plan, cases_of, matches, nearest_case
 from harness.store import read
@@ -55,8 +57,8 @@ def make_plan(arguments: argparse.Namespace, argv: Sequence[str], studies: Mappi
         perturbations=arguments.perturbations,
         width_percent=arguments.width,
         seconds=arguments.seconds,
+        results=check_output(arguments.results, "records"),
         cache=check_folder(arguments.cache, "--cache"),
-        results=check_results(arguments.results),
         resume=_existing(arguments.resume),
         dry_run=arguments.dry_run,
         force_busy=arguments.force_busy,
@@ -92,20 +94,45 @@ def check_folder(path: Path | None, option: str) -> Path | None:
     """The folder a user named, made where it is absent; UsageError when it cannot be written."""
     if path is None:
         return None
-    try:
+    with _written(path, option):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}; name a folder that can be written") from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {path}: no permission to write; name a folder that can be written")
+        _try_to_write(path)
     return path
 
 
 def check_results(path: Path) -> Path:
-    """The results folder; UsageError when the name is taken by something else. It need not exist."""
+    """The results folder, to be read; UsageError when the name is taken by something else."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"--results {path} is a file; name a folder")
     return path
+
+
+def check_output(path: Path, part: str = "") -> Path:
+    """The results folder, with a `part` of it to be written; neither need exist, and neither is made.
+
+    Found out now, and not after everything was built. UsageError when it cannot be written.
+    """
+    with _written(path, "--results"):
+        check_results(path)
+        there = next(one for one in (path / part, *(path / part).parents) if os.path.lexists(one))
+        _try_to_write(there)
+    return path
+
+
+@contextmanager
+def _written(path: Path, option: str) -> Iterator[None]:
+    """What the system says of a folder becomes one line that names the option."""
+    try:
+        yield
+    except OSError as error:
+        line = f"{option} {path}: {error.strerror or error}; name a folder that can be written"
+        raise path_error(line, error) from error
+
+
+def _try_to_write(folder: Path) -> None:
+    # Permission bits do not tell: root passes them all, and a mount may be read-only.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".ablate-"):
+        pass
 
 
 def _existing(path: Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import progress
-from harness.cli.choose import check_folder, check_results, load_studies, make_plan
+from harness.cli.choose import check_folder, check_output, check_results, load_studies, make_plan
 from harness.cli.comparing import compare
 from harness.cli.explain import explain
 from harness.cli.listing import list_studies
@@ -100,7 +100,7 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     from harness import publish as tables
     from harness.cli.facts import context, keep_sources
 
-    results, readmes = check_results(arguments.results), _readmes(arguments.readme, arguments.results)
+    results, readmes = check_output(arguments.results), _readmes(arguments.readme, arguments.results)
     keep_sources(results)
     published = tables.publish(results, readmes=readmes, context=context())
     if arguments.json:

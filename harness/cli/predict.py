@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.chips import Chip, identify
 from harness.chips.data import all_chips
-from harness.cli.choose import check_folder, check_results, check_study, load_story, load_studies
+from harness.cli.choose import check_folder, check_output, check_study, load_story, load_studies
 from harness.cli.explain import compilable
 from harness.cli.say import say, say_json, say_table
 from harness.plan import FAILED
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def predict(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Write a file for each study and chip whose prediction is new; 1 when a row could not be built."""
+    studies, story = load_studies(), load_story()
+    names = tuple(dict.fromkeys(arguments.studies)) or story.predicted
+    wanted = [check_study(name, studies) for name in names]
+    results = check_output(arguments.results, "records")
+    products = _products(arguments.gpu, story.chips, results)
     from harness.build.cache import Cache
     from harness.pipeline.predicting import predict_study
     from harness.progress import choose
 
-    studies, story = load_studies(), load_story()
-    names = tuple(dict.fromkeys(arguments.studies)) or story.predicted
-    wanted = [check_study(name, studies) for name in names]
-    results = check_results(arguments.results)
-    products = _products(arguments.gpu, story.chips, results)
     cache, ui = Cache(check_folder(arguments.cache, "--cache")), choose(sys.stderr)
     command = shlex.join(["ablate", *argv])
     found = [

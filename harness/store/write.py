@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.errors import AblationError
+from harness.errors import AblationError, path_error
 from harness.key import safe_name
 from harness.store.plain import encode
 from harness.store.read import SCHEMA
@@ -96,7 +96,8 @@ class Writer:
 def create(path: Path, header: Mapping[str, Any], *, planned: int | None = None) -> Writer:
     """Open a new file and write its header, with `kind`, `schema` and the number of records `planned`.
 
-    Raises AblationError when the file exists or the folder cannot be written.
+    Raises UsageError when the folder cannot be written, AblationError when the disk is full or the file is
+    there already.
     """
     line = {"kind": "header", "schema": SCHEMA, **header}
     if planned is not None:
@@ -107,7 +108,7 @@ def create(path: Path, header: Mapping[str, Any], *, planned: int | None = None)
     except OSError as error:
         if isinstance(error, FileExistsError) and path.exists():
             raise AblationError(f"{path} exists already; every run writes a file of its own") from error
-        raise _disk_error(f"cannot create {path}", error, 0) from error
+        raise path_error(f"cannot create {path}: {error.strerror or error}", error) from error
     writer = Writer(path, descriptor, planned)
     try:
         writer._write(line)
