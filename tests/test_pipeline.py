@@ -79,6 +79,10 @@ class FakeGpu:
         self.allowed_busy = allow_busy
         yield
 
+    def come_up(self) -> None:
+        if "worker" in self.faults:
+            raise self.faults["worker"]
+
     def fault_of(self, entry_id: str) -> Any:
         return self.faults.get(entry_id.partition("/")[2].removesuffix("#0"))
 
@@ -466,6 +470,19 @@ def test_an_interrupt_ends_the_run_and_not_only_the_study(
     plan = Plan(studies=tuple(studies), results=tmp_path, cache=cache, rounds=4, perturbations=1)
     result = pipeline.run(plan, studies, Quiet())
     assert [path.parent.parent.name for path in result.files] == ["instruction"]
+
+
+def test_without_a_worker_the_run_fails_once_and_no_row_does(go: Go, tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="did not come up"):
+        go(gpu=GPU, faults={"worker": LaunchError("the GPU worker did not come up in 3 starts: no CuPy")})
+    assert FakeGpu.made[0].entries == {}
+    assert not (tmp_path / "results" / "records").exists()
+
+
+def test_nothing_to_time_needs_no_worker(go: Go) -> None:
+    whole = go(gpu=GPU)
+    again = go(gpu=GPU, resume=whole.files[0], faults={"worker": LaunchError("the worker did not come up")})
+    assert again.counts == {"skipped": 1}
 
 
 def test_c40_resume_measures_only_what_is_missing_and_its_full(go: Go) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_gpu import FakeNvml, entry, facts
@@ -19,6 +20,7 @@ from harness.gpu import nvml
 from harness.gpu.device import GpuDevice
 from harness.gpu.faults import StickyError
 from harness.gpu.lock import BusyError
+from harness.gpu.starting import last_words
 from harness.gpu.worker import Worker
 
 
@@ -113,6 +115,102 @@ def test_a_server_that_cannot_start_says_why() -> None:
     with pytest.raises(LaunchError, match="ValueError: no GPU in this child"):
         worker.call("echo", 1)
     assert worker.pid is None
+
+
+def test_a_worker_that_never_comes_up_is_given_up_after_three_starts() -> None:
+    worker = Worker("fake_gpu:stillborn")
+    with pytest.raises(LaunchError, match=r"did not come up in 3 starts: .*no GPU in this child") as info:
+        worker.come_up()
+    assert "stillborn" in info.value.detail
+    assert worker.generation == 3 and worker.pid is None
+
+
+def test_a_worker_that_comes_up_is_not_started_again(moody: Worker) -> None:
+    moody.come_up()
+    moody.come_up()
+    assert moody.call("echo", 1)[1] == 1 and moody.generation == 1
+
+
+def test_a_run_on_a_device_without_a_worker_starts_three_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from harness import cli, pipeline
+
+    workers = [Worker("fake_gpu:stillborn")]
+    board = nvml.open_nvml("0000:10:00.0", None, module=FakeNvml())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(pipeline, "find_gpu", facts)
+    monkeypatch.setattr(pipeline, "GpuDevice", lambda found: GpuDevice(found, worker=workers[0], nvml=board))
+    words = ["run", "instruction", "--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
+    assert cli.main([*words, "--case", "full", "--perturbations", "1", "--force-busy"]) == 1
+    first, *detail = capsys.readouterr().err.splitlines()
+    assert first.startswith("ablate: the GPU worker did not come up in 3 starts: ")
+    assert first.endswith("ValueError: no GPU in this child")
+    assert any("stillborn" in line for line in detail)
+    assert workers[0].generation == 3 and not (tmp_path / "r" / "records").exists()
+
+
+UNGUARDED = """
+import sys
+from harness.errors import LaunchError
+from harness.gpu.worker import Worker
+worker = Worker("fake_gpu:Moody")
+try:
+    worker.come_up()
+except LaunchError as error:
+    print(error.message, error.detail, sep="\\n")
+print("still here", file=sys.stderr)
+"""
+
+
+def test_a_script_without_the_guard_is_told_so_with_the_workers_own_words(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    path = os.pathsep.join([str(Path(__file__).parent.parent), str(Path(__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    first, *detail = done.stdout.splitlines()
+    assert "did not come up in 3 starts" in first and 'below `if __name__ == "__main__":`' in first
+    assert any("start a new process before" in line for line in detail)
+    # What the workers wrote is in the error, once, and this process's own errors go where they went.
+    assert done.stderr == "still here\n"
+
+
+def test_a_worker_that_is_up_writes_its_errors_where_ours_go(moody: Worker, capfd: Any) -> None:
+    moody.call("shout", "heard")
+    assert capfd.readouterr().err == "heard\n"
+
+
+def test_a_disk_without_room_for_last_words_is_no_obstacle(
+    moody: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    assert moody.call("echo", 1)[1] == 1
+    with pytest.raises(LaunchError, match="ended with status 9"):
+        moody.call("die")
+
+
+def test_only_the_end_of_long_last_words_is_kept(tmp_path: Path) -> None:
+    with (tmp_path / "words").open("w+b") as file:
+        file.write(b"".join(b"line %d\n" % i for i in range(5000)))
+        kept = last_words(file).splitlines()
+    assert kept[-1] == "line 4999" and len(kept) < 500
+    assert kept == [f"line {i}" for i in range(5000 - len(kept), 5000)]
+
+
+def test_a_closed_standard_error_is_no_obstacle() -> None:
+    code = (
+        "from harness.gpu.worker import Worker\nif __name__ == '__main__': Worker('fake_gpu:Moody').come_up()"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent.parent), str(Path(__file__).parent)])
+    line = f'exec {sys.executable} -c "{code}" 2>&-'
+    subprocess.run(["sh", "-c", line], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60)
 
 
 def test_ctrl_c_in_the_parent_leaves_no_child(moody: Worker) -> None:

@@ -64,6 +64,10 @@ class GpuDevice:
             self._before = self._nvml.load().processes or ()
         self._worker.start()
 
+    def come_up(self) -> None:
+        """Wait for the worker; LaunchError with its own words when it does not come up in several starts."""
+        self._worker.come_up()
+
     def close(self) -> None:
         """End the worker."""
         self._worker.close()

@@ -13,17 +13,22 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import IO, Any
 
 from harness.errors import AblationError, HungError, LaunchError
 from harness.gpu.commands import resolve
 from harness.gpu.faults import StickyError
+from harness.gpu.starting import errors_back, errors_kept, interrupts_ignored, last_words
 
 READY, DONE, FAILED, LIMIT = "ready", "done", "failed", "limit"
 END_SECONDS = 10.0
+# A worker that never came up in so many starts will not do so for the next kernel.
+MOST_STARTS = 3
+# How multiprocessing says that the child ran the script of its parent anew.
+_UNGUARDED = "bootstrapping phase"
 
 
 class Worker:
@@ -51,6 +56,7 @@ class Worker:
         self._call_seconds = call_seconds
         self._process: Any = None
         self._pipe: Any = None
+        self._said: IO[bytes] | None = None
         self._is_ready = False
         self._starts = 0
 
@@ -70,10 +76,13 @@ class Worker:
             return
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_child, args=(theirs, self._server, self._arguments), name="ablate-gpu-worker", daemon=True
-        )
-        with _interrupts_ignored():
+        with errors_kept() as (self._said, real), interrupts_ignored():
+            self._process = context.Process(
+                target=_child,
+                args=(theirs, real, self._server, self._arguments),
+                name="ablate-gpu-worker",
+                daemon=True,
+            )
             self._process.start()
         theirs.close()
         self._is_ready = False
@@ -81,13 +90,30 @@ class Worker:
 
     def ensure(self) -> int:
         """A child that is up; its generation. LaunchError or HungError when it does not come up."""
-        if self._process is not None and not self._process.is_alive():
+        # One that died before it came up has said why: its words are read below.
+        if self._process is not None and self._is_ready and not self._process.is_alive():
             self.kill()
         self.start()
         if not self._is_ready:
             self._receive("starting the GPU worker", self._start_seconds)
             self._is_ready = True
         return self._starts
+
+    def come_up(self) -> None:
+        """A child that is up, after several starts if need be.
+
+        Raises:
+            LaunchError: none came up; the message ends with why the last one did not, the detail is what it
+            wrote.
+        """
+        for start in range(1, MOST_STARTS + 1):
+            try:
+                self.ensure()
+                return
+            except AblationError as error:
+                if start == MOST_STARTS:
+                    message = f"the GPU worker did not come up in {MOST_STARTS} starts: {error.message}"
+                    raise LaunchError(message, detail=error.detail) from error
 
     def call(self, method: str, *arguments: Any, doing: str = "", seconds: float | None = None) -> Any:
         """Call a method of the server in the child.
@@ -103,7 +129,7 @@ class Worker:
         try:
             self._pipe.send((method, arguments))
         except (OSError, ValueError):
-            raise LaunchError(f"{doing}: {self._post_mortem()}") from None
+            raise self._died(doing) from None
         return self._receive(doing, seconds if seconds is not None else self._call_seconds)
 
     def close(self) -> None:
@@ -122,6 +148,8 @@ class Worker:
             return
         with suppress(OSError):
             self._pipe.close()
+        if self._said is not None:
+            self._said.close()
         process.kill()
         process.join(END_SECONDS)
         if not process.is_alive():
@@ -149,28 +177,37 @@ class Worker:
             try:
                 kind, value = self._pipe.recv()
             except (EOFError, OSError):
-                raise LaunchError(f"{doing}: {self._post_mortem()}") from None
+                raise self._died(doing) from None
             if kind != LIMIT:
                 return kind, value
             seconds = float(value)
             deadline = time.monotonic() + seconds
 
-    def _post_mortem(self) -> str:
-        """How the child ended, once its pipe has closed."""
+    def _died(self, doing: str) -> LaunchError:
+        """The error of a child whose pipe has closed: how it ended, and what it wrote before it came up."""
         process = self._process
         process.join(END_SECONDS)
-        code = process.exitcode
+        how = _ending(process.exitcode)
+        words = "" if self._is_ready else last_words(self._said)
         self.kill()
-        if code is None:
-            return "the worker closed its pipe and does not end"
-        if code < 0:
-            with suppress(ValueError):
-                return f"the worker was ended by {signal.Signals(-code).name}"
-        return f"the worker ended with status {code}"
+        if _UNGUARDED in words:
+            how += '; a script must start runs below `if __name__ == "__main__":`, which its workers skip'
+        return LaunchError(f"{doing}: the worker {how}", detail=words)
 
 
-def _child(pipe: Connection, server: str, arguments: tuple[Any, ...]) -> None:
+def _ending(code: int | None) -> str:
+    """What the exit status of a child says."""
+    if code is None:
+        return "closed its pipe and does not end"
+    if code < 0:
+        with suppress(ValueError):
+            return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with status {code}"
+
+
+def _child(pipe: Connection, real: Connection | None, server: str, arguments: tuple[Any, ...]) -> None:
     """The child's main: one server, calls in order, until the parent closes the pipe or dies."""
+    errors_back(real)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
 
@@ -215,17 +252,3 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """A child started here is born ignoring Ctrl-C: it would else die of it, with a traceback, before it can
-    say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

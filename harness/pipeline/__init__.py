@@ -190,17 +190,21 @@ def _run_offline(
 def _run_timed(
     bench: timed.Bench, cases: Sequence[Case], cache: Cache, device: GpuDevice, outcome: _Outcome, ui: Ui
 ) -> bool:
-    """Build, verify, time and record one study; False when the user interrupted it."""
+    """Build, verify, time and record one study; False when the user interrupted it. LaunchError, and no
+    file, when there is no GPU worker to be had."""
     study, plan = bench.study, bench.plan
     built = _build_perturbed(bench, cases, cache, ui)
     first = header(plan, bench.facts, None)
     done = _resumed(plan, first, bench, cases, built)
     made = [c for c in timed.candidates(bench, cases, built) if _key(first, c) not in done]
+    waiting = [c for c in made if isinstance(c, timed.Candidate)]
+    if waiting:
+        # Without a worker every row would fail alike, each after a start of its own.
+        device.come_up()
     outcome.planned += len(made)
     path = store.record_path(plan.results / "records", study.name, bench.facts.name, first)
     with store.create(path, first, planned=len(made)) as writer:
         outcome.files.append(path)
-        missing: list[str] = []
 
         def keep(record: Record) -> None:
             writer.append(record)
@@ -210,7 +214,6 @@ def _run_timed(
             if isinstance(record, dict):
                 keep(record)
         verified: list[timed.Candidate] = []
-        waiting = [c for c in made if isinstance(c, timed.Candidate)]
         unrecorded = {c.id: None for c in waiting}
         try:
             for candidate, error in timed.prepare_and_verify(bench, waiting, device, ui):
@@ -233,16 +236,13 @@ def _run_timed(
             ui.note(f"interrupted: {path} is partial; --resume {path} goes on from it")
             return False
         for candidate in verified:
-            if candidate.id in session.missing:
-                missing.append(candidate.id)
-            else:
+            if candidate.id not in session.missing:
                 keep(timed.measured_record(candidate, session))
         for row in others:
-            if row.id in session.missing:
-                missing.append(row.id)
-            else:
+            if row.id not in session.missing:
                 keep(peers.measured_record(row, session))
-        writer.finish(missing=missing)
+        names = [*(candidate.id for candidate in verified), *(row.id for row in others)]
+        writer.finish(missing=[name for name in names if name in session.missing])
         if session.partial:
             ui.note(f"interrupted: {path} is partial; --resume {path} goes on from it")
         return not session.partial
