@@ -365,6 +365,45 @@ def test_it_ends_when_every_effect_is_narrow_and_not_before_the_least_rounds() -
     assert all(0 < (found.width or 1) <= 0.005 for found in session.results.values())
 
 
+def test_a_group_rests_when_all_its_intervals_are_narrow_and_the_others_go_on() -> None:
+    kernels = {
+        "quiet": FakeKernel(noise=1e-5),
+        "quiet a": FakeKernel(noise=1e-5),
+        "noisy": FakeKernel(noise=1e-5),
+        "noisy a": FakeKernel(noise=0.02),
+        "noisy b": FakeKernel(noise=1e-5),
+        "peer": FakeKernel(stamped=False, noise=0.5),
+    }
+    fulls = {"quiet a": "quiet", "noisy a": "noisy", "noisy b": "noisy", "peer": "quiet"}
+    entries = [Entry(id=name, full=fulls.get(name), paces=name != "peer") for name in kernels]
+    session = run(FakeDevice(kernels=kernels), Plan(seconds=1e6), entries)
+    assert session.exit == "narrow"
+    taken = {name: [s.round for s in found.samples] for name, found in session.results.items()}
+    assert taken["quiet"] == taken["quiet a"] == taken["peer"] == list(range(10))
+    # Within a group every round holds every entry, the quiet one too.
+    assert taken["noisy"] == taken["noisy a"] == taken["noisy b"] == list(range(session.rounds))
+    assert session.rounds > 40
+    assert {found.exit for found in session.results.values()} == {"narrow"}
+
+
+def test_a_group_that_rests_says_narrow_where_another_ran_out_of_time() -> None:
+    kernels = {"quiet": FakeKernel(noise=1e-5), "noisy": FakeKernel(noise=0.2)}
+    session = run(FakeDevice(kernels=kernels), Plan(seconds=0.3))
+    assert session.exit == "out of time"
+    assert {name: found.exit for name, found in session.results.items()} == {
+        "quiet": "narrow",
+        "noisy": "out of time",
+    }
+
+
+def test_what_paces_nothing_does_not_keep_the_run_going_alone() -> None:
+    full = FakeKernel(fault=always(seconds=math.nan))
+    kernels = {"full": full, "peer": FakeKernel(stamped=False, noise=0.5)}
+    entries = [Entry(id="full"), Entry(id="peer", full="full", paces=False)]
+    session = run(FakeDevice(kernels=kernels), Plan(seconds=1e6), entries)
+    assert (session.exit, session.rounds) == ("narrow", 10)
+
+
 def test_the_width_that_counts_is_that_of_the_effect_in_cycles_not_of_the_drifting_seconds() -> None:
     device = FakeDevice(kernels={"full": FakeKernel(noise=1e-4), "a": FakeKernel(noise=1e-4)}, drift=5.0)
     session = run(device, Plan(), [Entry(id="full"), Entry(id="a", full="full")])

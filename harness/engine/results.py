@@ -20,7 +20,7 @@ def conclude(loop: Loop, ended: Exit | None, *, partial: bool, seconds: float) -
     good = [track for track in loop.alive if len(track.taken) >= loop.plan.least]
     taken = {track.entry.id: track.taken for track in good}
     widths = effect_widths([track.entry for track in good], taken, loop.plan.seed) if good else {}
-    results = {track.entry.id: _measured(loop, track, widths.get(track.entry.id)) for track in good}
+    results = {track.entry.id: _measured(loop, track, widths.get(track.entry.id), ended) for track in good}
     results |= {name: _failed(track) for name, track in loop.tracks.items() if track.status is not None}
     return Session(
         results={name: results[name] for name in loop.tracks if name in results},
@@ -54,7 +54,7 @@ def _failed(track: Track) -> Measured:
     )
 
 
-def _measured(loop: Loop, track: Track, width: float | None) -> Measured:
+def _measured(loop: Loop, track: Track, width: float | None, ended: Exit | None) -> Measured:
     rounds = sorted(track.taken)
     timings = [track.taken[r] for r in rounds]
     return Measured(
@@ -68,6 +68,7 @@ def _measured(loop: Loop, track: Track, width: float | None) -> Measured:
         rejected=track.rejected,
         width=width if width is not None and math.isfinite(width) else None,
         notes=_notes(loop, track, timings),
+        exit="narrow" if track.resting else ended,
     )
 
 

@@ -58,18 +58,22 @@ def measure(
 
 
 def _take_rounds(loop: Loop) -> Exit | None:
-    """Rounds until one of the exits; None when no entry is left."""
+    """Rounds until one of the exits; None when no entry is left.
+
+    A group, the entries compared with one full, rests when all its intervals are narrow: the rounds that are
+    left go to those that need them, and within a group every round still holds every entry.
+    """
     plan = loop.plan
     rng = np.random.default_rng(plan.seed)
     shrinking = Shrinking(plan)
     begin = loop.now()
-    while loop.alive:
+    while loop.running:
         if plan.rounds is not None and loop.rounds >= plan.rounds:
             return "fixed rounds"
         if plan.rounds is None and loop.rounds >= plan.least and loop.now() - begin >= plan.seconds:
             return "out of time"
-        alive = loop.alive
-        order = [alive[i] for i in rng.permutation(len(alive))]
+        running = loop.running
+        order = [running[i] for i in rng.permutation(len(running))]
         number = loop.rounds + loop.throttled
         for track in order:
             _take_sample(loop, track, number)
@@ -78,7 +82,7 @@ def _take_rounds(loop: Loop) -> Exit | None:
                 return "out of time" if loop.rounds else None
             continue
         loop.rounds += 1
-        widest = _widest(loop) if plan.rounds is None and shrinking.is_due(loop.rounds) else None
+        widest = _rest(loop) if plan.rounds is None and shrinking.is_due(loop.rounds) else None
         loop.progress(loop.rounds, widest)
         if widest is not None:
             if widest <= plan.width:
@@ -143,7 +147,23 @@ def _state(device: Device) -> State:
         return NoState()
 
 
-def _widest(loop: Loop) -> float:
-    entries = [track.entry for track in loop.alive if track.taken and track.entry.paces]
+def _rest(loop: Loop) -> float:
+    """Let groups rest whose intervals are all narrow; the widest interval there is, of those and the others.
+
+    What paces nothing rests with its group, or ends with the last of the others.
+    """
+    running = loop.running
+    pacing = [track for track in running if track.entry.paces]
+    if not pacing:
+        return 0.0
+    entries = [track.entry for track in pacing if track.taken]
     taken = {name: track.taken for name, track in loop.tracks.items() if track.status is None}
-    return max(effect_widths(entries, taken, loop.plan.seed).values(), default=math.inf)
+    groups: dict[str, float] = {}
+    for name, width in effect_widths(entries, taken, loop.plan.seed).items():
+        group = loop.tracks[name].group
+        groups[group] = max(groups.get(group, 0.0), width)
+    widest = max(groups.values(), default=math.inf)
+    if widest > loop.plan.width:
+        for track in running:
+            track.resting = groups.get(track.group, math.inf) <= loop.plan.width
+    return widest

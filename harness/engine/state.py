@@ -25,6 +25,13 @@ class Track:
     last_problem: str = ""
     status: str | None = None
     reason: str = ""
+    # The whole group's intervals are narrow: nothing more is learned from it.
+    resting: bool = False
+
+    @property
+    def group(self) -> str:
+        """What it shares with all that are compared with the same full: that full's id."""
+        return self.entry.full or self.entry.id
 
     def fail(self, status: str, reason: str) -> None:
         """Take the entry out."""
@@ -53,8 +60,13 @@ class Loop:
 
     @property
     def alive(self) -> list[Track]:
-        """The entries that are still timed."""
+        """The entries that did not fail."""
         return [track for track in self.tracks.values() if track.status is None]
+
+    @property
+    def running(self) -> list[Track]:
+        """Those of them that are still timed."""
+        return [track for track in self.alive if not track.resting]
 
 
 def time_once(loop: Loop, track: Track, launches: int, entry_id: str | None = None) -> Timing | None:

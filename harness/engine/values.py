@@ -158,6 +158,7 @@ class Measured:
         rejected: samples thrown away.
         width: of the effect's interval at the end, as a fraction; None when unknown.
         notes: what the row should say of itself.
+        exit: why no more samples were taken of it; "narrow" also where others went on.
     """
 
     id: str
@@ -171,6 +172,7 @@ class Measured:
     rejected: int = 0
     width: float | None = None
     notes: tuple[str, ...] = ()
+    exit: Exit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,4 +103,4 @@ def measured_record(row: Beside, session: engine.Session) -> Record:
     measured = session.results[row.id]
     if measured.status != "ok":
         return failed(row.record(), AblationError(measured.reason), measured.status)
-    return {**row.record(), "samples": engine.columns(measured), "exit": session.exit}
+    return {**row.record(), "samples": engine.columns(measured), "exit": measured.exit}

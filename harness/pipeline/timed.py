@@ -252,4 +252,4 @@ def measured_record(candidate: Candidate, session: engine.Session) -> Record:
     record["build"] = {**record["build"], "notes": [*record["build"]["notes"], *measured.notes]}
     if measured.status != "ok":
         return {**record, "status": measured.status, "reason": measured.reason}
-    return {**record, "samples": engine.columns(measured), "exit": session.exit}
+    return {**record, "samples": engine.columns(measured), "exit": measured.exit}
