@@ -5,11 +5,15 @@ in its levels or in its configuration."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import os
 from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ablations import _attention_reference as attention_reference
 from harness.model import (
@@ -78,30 +82,36 @@ def inputs(case: Case, problem_sizes: Values, filling: str, seed: int) -> Inputs
 
 @lru_cache(maxsize=8)
 def _inputs(shape: tuple[int, int, int], dtype: str, filling: str, seed: int, density: float) -> Inputs:
-    generator = np.random.default_rng((seed, *shape))
-    return {name: _filled(generator, name, shape, dtype, filling, density) for name in ("q", "k", "v")}
+    """Each slice has its own generator, so that all cores draw: a large problem has 100 million values."""
+    arrays = {name: np.empty(shape, np.uint16 if dtype == "bf16" else np.float16) for name in ("q", "k", "v")}
+
+    def fill_slice(place: tuple[int, int]) -> None:
+        number, index = place
+        name = tuple(arrays)[number]
+        generator = np.random.default_rng((seed, number, index, *shape[1:]))
+        values = _drawn(generator, name, shape[1:], filling, density)
+        arrays[name][index] = to_bfloat16(values) if dtype == "bf16" else values.astype(np.float16)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(fill_slice, itertools.product(range(len(arrays)), range(shape[0]))))
+    return arrays
 
 
-def _filled(
-    generator: np.random.Generator,
-    name: str,
-    shape: tuple[int, int, int],
-    dtype: str,
-    filling: str,
-    density: float,
-) -> Array:
+def _drawn(
+    generator: np.random.Generator, name: str, shape: tuple[int, int], filling: str, density: float
+) -> NDArray[np.float32]:
+    """One slice of an input, [seqlen, head_dim]."""
     if filling == "zeros":
-        values = np.zeros(shape, np.float32)
-    elif filling == "uniform":
-        values = generator.random(shape, np.float32) * 2 - 1
-    elif filling == "integers":
+        return np.zeros(shape, np.float32)
+    if filling == "uniform":
+        return generator.random(shape, np.float32) * 2 - 1
+    if filling == "integers":
         draw = generator.random(shape, np.float32)
-        values = (draw < density / 2).astype(np.float32) - (draw > 1 - density / 2)
-    else:
-        values = generator.standard_normal(shape, np.float32)
-        if filling == "growing" and name == "k":
-            values *= np.linspace(4, 1, shape[1], dtype=np.float32)[:, None]
-    return to_bfloat16(values) if dtype == "bf16" else values.astype(np.float16)
+        return (draw < density / 2).astype(np.float32) - (draw > 1 - density / 2)
+    values = generator.standard_normal(shape, np.float32)
+    if filling == "growing" and name == "k":
+        values *= np.linspace(4, 1, shape[0], dtype=np.float32)[:, None]
+    return values
 
 
 def reference_key(case: Case) -> Hashable:
