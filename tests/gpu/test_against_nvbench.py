@@ -1,8 +1,8 @@
 """The engine against NVBench (PyPI: cuda-bench): the same cubins, cold L2, alternating in one process.
 
-Seconds depend on the clock that power leaves, and NVBench launches back to back for most of a second, where the
-engine's default is a launch at a time for some tens of milliseconds. So both are timed on a GPU that has run the
-same kernel, cold, for a while, and the engine's samples are as dense as those of NVBench.
+Seconds depend on the clock that power leaves, and NVBench launches back to back for most of a second, where
+the engine's default is a launch at a time for some tens of milliseconds. So both are timed on a GPU that has
+run the same kernel, cold, for a while, and the engine's samples are as dense as those of NVBench.
 """
 
 from __future__ import annotations
