@@ -62,7 +62,7 @@ OPERATIONS = {
     ),
     "ex2": Operation(opcode="MUFU.EX2", steps=64, pipe="mufu", amount=32, unit="result", clocks=2, words=8),
     "pack": Operation(opcode="F2FP", steps=256, pipe="pack", amount=32, unit="result", clocks=0.5, words=16),
-    "ffma": Operation(opcode="FFMA", steps=64, pipe="fma", amount=32, unit="result", clocks=0.25, words=10),
+    "ffma": Operation(opcode="FFMA", steps=128, pipe="fma", amount=32, unit="result", clocks=0.25, words=10),
     "cp_async": Operation(
         opcode="LDGSTS",
         steps=4,
@@ -218,9 +218,9 @@ def _packed(data: Array, trips: int) -> Array:
 
 
 def _multiplied(data: Array, trips: int) -> Array:
-    """8 steps a trip are an even number, after which a = -1 has brought x back to where it was."""
+    """The steps of a trip are an even number, after which a = -1 has brought x back to where it was."""
     *x, a, b = data.view(np.float32).astype(np.float64)
-    return np.where(a > 0, np.stack(x) + 8 * trips * b, x).T
+    return np.where(a > 0, np.stack(x) + OPERATIONS["ffma"].steps // 8 * trips * b, x).T
 
 
 def _copied(data: Array, ctas: Array, trips: int, threads: int) -> Array:

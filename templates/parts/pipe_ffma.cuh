@@ -1,9 +1,10 @@
 
 // FMA: x <- a x + b, eight chains a thread, all with one a and one b: three fresh registers an instruction are more
-// than the register file delivers at the pipe's rate, and operands that stay come from the reuse cache.
+// than the register file delivers at the pipe's rate, and operands that stay come from the reuse cache. A long trip:
+// every other instruction takes an issue slot that an FFMA wants.
 template <int THREADS, int ROTATION>
 struct Pipe {
-    enum : int { VALUES = 8, STEPS = 8 };
+    enum : int { VALUES = 8, STEPS = 16 };
 
     float x[VALUES], a, b;
 
