@@ -1,8 +1,8 @@
 """The engine against NVBench (PyPI: cuda-bench): the same cubins, cold L2, alternating in one process.
 
-Seconds depend on the clock that power leaves, and NVBench launches back to back for most of a second, where
-the engine's default is a launch at a time for some tens of milliseconds. So both are timed on a GPU that has
-run the same kernel, cold, for a while, and the engine's samples are as dense as those of NVBench.
+Seconds depend on the clock that power leaves, and NVBench launches back to back for most of a second where
+the engine takes a launch at a time for some tens of milliseconds: on normal data their clocks differ by some
+percent. So the data are zeros, which draw too little power to move the clock.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ FOUND = find_gpu()
 nvbench = pytest.importorskip("cuda.bench", reason="cuda-bench is not installed: pip install cuda-bench")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(isinstance(FOUND, str), reason=str(FOUND))]
 CASES = 8
-SOAK_SECONDS = 1.5
-# Cold launches in one sample of ours.
-DENSE = 25
+FILL = "zeros"
 TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
 
 
@@ -71,9 +69,7 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
     for (study, case), made in zip(chosen, builds, strict=True):
         assert isinstance(made, Build), made
         sizes = study.sizes(case, Where(sms=FOUND.sms, ctas_per_sm=made.ctas_per_sm or 1))  # type: ignore[union-attr]
-        provider = StudyInputs(
-            study=study.name, case=case, sizes=sizes, fill=study.fill(case, "normal"), seed=0
-        )
+        provider = StudyInputs(study=study.name, case=case, sizes=sizes, fill=study.fill(case, FILL), seed=0)
         run = Run(launch=study.launch(case, sizes), inputs=provider, outputs=dict(study.outputs(case, sizes)))
         runs[str(case)] = run
         device.server.prepare(make_entry(str(case), made, study.name, run, study.work(case, sizes)))
@@ -82,15 +78,10 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
     our_seconds: dict[str, float] = dict.fromkeys(runs, 0.0)
     their_seconds: dict[str, float] = {}
 
-    def soak(name: str) -> None:
-        begin = time.perf_counter()
-        while time.perf_counter() - begin < SOAK_SECONDS:
-            device.time(name, 8 * DENSE, cold=True)
-
     def measure(name: str) -> None:
         begin = time.perf_counter()
         plan = engine.Plan(warm_up_seconds=0.0)
-        session = engine.measure(device, [engine.Entry(id=name, cold=True, launches=DENSE)], plan)
+        session = engine.measure(device, [engine.Entry(id=name, cold=True)], plan)
         our_seconds[name] = max(our_seconds[name], time.perf_counter() - begin)
         clocks[name] += [sample.sm_hz for sample in session.results[name].samples if sample.sm_hz]
         ours[name] += [sample.seconds for sample in session.results[name].samples]
@@ -106,7 +97,6 @@ def test_medians_agree_and_ours_takes_no_longer(tmp_path: Path) -> None:
 
     def compared(state) -> None:
         name = state.get_string("case")
-        soak(name)
         measure(name)
         held, run = device.server._held[name], runs[name]
         values = tuple(arguments(run, device.server._buffers))
