@@ -46,6 +46,7 @@ class Plan:
         force_busy: time on a GPU that others are using.
         fill: values of the inputs where the case leaves the choice.
         l2: whether the L2 cache is left warm between launches.
+        counters: whether each case is also launched under Nsight Compute, for its hardware counters.
         seed: of inputs, order of rounds and slices to check.
         command: the command line that asks for the same again.
     """
@@ -66,6 +67,7 @@ class Plan:
     force_busy: bool = False
     fill: Literal["normal", "zeros", "uniform", "integers"] = "normal"
     l2: Literal["warm", "cold"] = "warm"
+    counters: bool = False
     seed: int = 0
     command: str = "ablate run"
 

@@ -75,15 +75,20 @@ def nvdisasm() -> str:
     return read_version(output(str(require_nvdisasm()), "--version"))
 
 
-def ncu() -> str:
-    """The version of Nsight Compute's command line, on PATH or where its installer puts it."""
+def ncu_program() -> str:
+    """Nsight Compute's command line, on PATH or where its installer puts it; FileNotFoundError without."""
     elsewhere = (
         str(path) for pattern in _NCU_PLACES for path in sorted(Path("/").glob(pattern), reverse=True)
     )
     program = shutil.which("ncu") or next(elsewhere, None)
     if program is None:
         raise FileNotFoundError("not on PATH")
-    return read_version(output(program, "--version"))
+    return program
+
+
+def ncu() -> str:
+    """The version of that command line."""
+    return read_version(output(ncu_program(), "--version"))
 
 
 def counters_are_closed() -> bool:

@@ -18,13 +18,13 @@ from harness import pipeline, store
 from harness.build import build as building
 from harness.cases import default_cases
 from harness.check.twin import TwinResult, run_twin, twin_available
-from harness.errors import HungError, LaunchError, NotSupportedError, RenderError, UsageError
+from harness.errors import HungError, LaunchError, NotSupportedError, RenderError, ToolError, UsageError
 from harness.gpu.commands import Entry, Loaded, Run, Scan, StudyInputs, Verified
 from harness.gpu.facts import GpuFacts
 from harness.key import digest
 from harness.model import Case, Expected, Source, Study, Values, Where
+from harness.pipeline import counting, timed
 from harness.pipeline import rows as rows_module
-from harness.pipeline import timed
 from harness.pipeline.references import References
 from harness.plan import Plan, RunResult
 from harness.progress import Quiet
@@ -588,3 +588,62 @@ def test_a_failure_takes_every_number_with_it() -> None:
         "samples": None,
         "exit": None,
     }
+
+
+# ---- hardware counters -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ncu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting.probes, "ncu_program", lambda: "ncu")
+    monkeypatch.setattr(counting.probes, "ncu", lambda: "2025.3.1")
+    monkeypatch.setattr(counting.probes, "counters_are_closed", lambda: False)
+
+
+def counted(change: int = 0) -> Callable[..., dict[str, dict[str, float]]]:
+    """Reads of each entry what its work says, but of ONE `change` more."""
+
+    def read(entries: Sequence[Entry], facts: GpuFacts, program: str) -> dict[str, dict[str, float]]:
+        found = {}
+        for entry in entries:
+            said = entry.flops / 4096 + (change if ONE in entry.id else 0)
+            found[entry.id] = {"tensor_instructions": said, "stalled_wait": 1.5}
+        return found
+
+    return read
+
+
+@pytest.mark.usefixtures("ncu")
+def test_counters_stand_in_the_records_of_the_first_texts(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "read_counters", counted())
+    found = rows(go(gpu=GPU, counters=True, perturbations=2))
+    assert found[FULL]["counters"]["tool"] == "Nsight Compute 2025.3.1"
+    assert found[FULL]["counters"]["values"]["stalled_wait"] == 1.5
+    assert all(r["counters"] is None for name, r in found.items() if "#" in name or name == BARRED)
+    assert not any("ncu counts" in note for r in found.values() for note in notes_of(r))
+
+
+@pytest.mark.usefixtures("ncu")
+def test_tensor_instructions_that_the_work_does_not_know_are_said(
+    go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "read_counters", counted(change=32))
+    found = rows(go(gpu=GPU, counters=True))
+    said = {name for name, r in found.items() if any("ncu counts" in note for note in notes_of(r))}
+    assert said == {ONE, F16}
+
+
+@pytest.mark.usefixtures("ncu")
+def test_an_ncu_that_fails_costs_the_counters_and_no_row(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ToolError("ncu counted 1 launches of 5")
+
+    monkeypatch.setattr(counting, "read_counters", fails)
+    found = rows(go(gpu=GPU, counters=True))
+    assert found[FULL]["status"] == "ok" and found[FULL]["counters"] is None
+
+
+@pytest.mark.usefixtures("ncu")
+def test_without_being_asked_nothing_is_counted(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "read_counters", lambda *_: pytest.fail("counted"))
+    assert rows(go(gpu=GPU))[FULL]["counters"] is None

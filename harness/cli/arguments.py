@@ -153,6 +153,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--l2", choices=("warm", "cold"), default="warm", help="state of the L2 cache at each launch"
     )
+    run.add_argument(
+        "--counters", action="store_true", help="read hardware counters, too, each case once under ncu"
+    )
     run.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="of inputs, order and slices")
     run.add_argument("--cache", type=Path, metavar="DIR", help="folder of the build cache")
     run.add_argument("--resume", type=Path, metavar="FILE", help="go on with a run that was cut")

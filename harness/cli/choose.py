@@ -64,6 +64,7 @@ def make_plan(arguments: argparse.Namespace, argv: Sequence[str], studies: Mappi
         force_busy=arguments.force_busy,
         fill=arguments.fill,
         l2=arguments.l2,
+        counters=arguments.counters,
         seed=arguments.seed,
         command=shlex.join(["ablate", *argv]),
     )

@@ -20,6 +20,7 @@ from harness.gpu.device import GpuDevice
 from harness.gpu.facts import GpuFacts, find_gpu
 from harness.model import Case, Study
 from harness.pipeline import peers, timed
+from harness.pipeline.counting import read_hardware, require_counters
 from harness.pipeline.offline import build_cases, built_records
 from harness.pipeline.rows import Record, failed, record_of
 from harness.pipeline.setting import header
@@ -62,6 +63,8 @@ def run(plan: Plan, studies: Mapping[str, Study], ui: Ui) -> RunResult:
         return RunResult(reason_not_timed=reason)
     archs = _architectures(plan, facts)
     timed_arch = chips.arch_of(facts.cc) if facts else None
+    if facts:
+        require_counters(plan)
     planned = {
         (name, arch): _with_full(studies[name], members) if arch == timed_arch else _main(members)
         for name, members in cases.items()
@@ -230,6 +233,7 @@ def _run_timed(
                 else:
                     keep(failed(row.record(), error))
             entries = [*timed.entries_of(bench, verified), *peers.entries(others, cold=plan.l2 == "cold")]
+            read_hardware(bench, verified, ui)
             session = timed.measure(bench, entries, device, ui)
         except KeyboardInterrupt:
             writer.finish(missing=tuple(unrecorded))

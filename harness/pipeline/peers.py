@@ -46,6 +46,7 @@ class Beside:
             "build": None,
             "checks": [],
             "launch": None,
+            "counters": None,
             "options": [],
         }
 

@@ -53,6 +53,7 @@ def record_of(
         "checks": [],
         "work": None,
         "launch": None,
+        "counters": None,
         "samples": None,
         "exit": None,
         "reproduce": reproduce(case, arch, timed=gpu is not None),

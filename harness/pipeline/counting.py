@@ -1,0 +1,64 @@
+"""Hardware counters beside the cases, where the user asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness import probes
+from harness.errors import ToolError, UsageError
+from harness.gpu.commands import make_entry
+from harness.gpu.counters import read_counters
+from harness.pipeline.timed import Bench, Candidate
+from harness.plan import Plan
+from harness.progress import Ui
+
+
+def require_counters(plan: Plan) -> None:
+    """UsageError when counters are wanted and there is nothing here to read them."""
+    if not plan.counters:
+        return
+    try:
+        probes.ncu_program()
+    except FileNotFoundError:
+        raise UsageError(
+            "--counters needs Nsight Compute: put ncu on PATH, or leave --counters out"
+        ) from None
+    if probes.counters_are_closed():
+        raise UsageError(
+            "--counters: only root may read them here: set the driver's NVreg_RestrictProfilingToAdminUsers=0"
+        )
+
+
+def read_hardware(bench: Bench, verified: Sequence[Candidate], ui: Ui) -> None:
+    """Note the counters of the first text of each case in its record; before the timing, which they disturb.
+
+    A tensor instruction that the counters miss, or find too many, is said on the row: the work is not what
+    the study says it is. Where ncu fails, a line says why, and the rows have none.
+    """
+    firsts = [candidate for candidate in verified if candidate.perturbation == 0]
+    if not bench.plan.counters or not firsts:
+        return
+    study = bench.study
+    entries = [
+        make_entry(c.id, c.build, study.name, bench.run(c.case, c.sizes, c.fill), study.work(c.case, c.sizes))
+        for c in firsts
+    ]
+    with ui.stage(f"count {len(entries)} launches of {study.name}", None):
+        try:
+            tool = f"Nsight Compute {probes.ncu()}"
+            found = read_counters(entries, bench.facts, probes.ncu_program())
+        except ToolError as error:
+            ui.note(f"{study.name}: no hardware counters: {error.message}")
+            return
+    for candidate in firsts:
+        values = found[candidate.id]
+        candidate.record["counters"] = {"tool": tool, "values": values}
+        candidate.record["build"]["notes"] += _miscounted(candidate, values.get("tensor_instructions"))
+
+
+def _miscounted(candidate: Candidate, counted: float | None) -> list[str]:
+    work, grid = candidate.record["work"], candidate.record["launch"]["grid"]
+    if counted is None or work["mma_path"] != "mma.sync":
+        return []
+    said = work["mma_per_cta"] * grid[0] * grid[1] * grid[2]
+    return [] if counted == said else [f"ncu counts {counted:.0f} tensor instructions, the work says {said}"]
