@@ -31,6 +31,8 @@ from harness.model import (
     to_bfloat16,
 )
 
+# Values of one input from which on starting threads costs less than it saves.
+WORTH_THREADS = 1 << 21
 PACK_SCALE = 0.125  # a power of two: integer scores stay exact
 
 
@@ -92,8 +94,13 @@ def _inputs(shape: tuple[int, int, int], dtype: str, filling: str, seed: int, de
         values = _drawn(generator, name, shape[1:], filling, density)
         arrays[name][index] = to_bfloat16(values) if dtype == "bf16" else values.astype(np.float16)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(fill_slice, itertools.product(range(len(arrays)), range(shape[0]))))
+    places = itertools.product(range(len(arrays)), range(shape[0]))
+    if math.prod(shape) < WORTH_THREADS:
+        for place in places:
+            fill_slice(place)
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fill_slice, places))
     return arrays
 
 
