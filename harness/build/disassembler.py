@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from harness.build.elf import kernel_code
 from harness.build.toolkit import require_nvdisasm
 from harness.errors import ToolError
+from harness.processes import run_tool
 
 INSTRUCTION_BYTES = 16
 
@@ -150,9 +151,7 @@ def _moved(hit: re.Match[str], base: int) -> str:
 def _run(nvdisasm: Path, arguments: list[str], what: str) -> list[dict[str, Any]]:
     """The functions nvdisasm finds. ToolError with its message when it fails or answers nothing."""
     try:
-        done = subprocess.run(
-            [str(nvdisasm), *arguments], capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
-        )
+        done = run_tool([str(nvdisasm), *arguments], capture_output=True, timeout=_TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"{what}: {nvdisasm} cannot be run: {error}") from error
     if done.returncode != 0:

@@ -24,6 +24,7 @@ from harness.check.twin_places import Locator
 from harness.errors import LaunchError
 from harness.key import digest
 from harness.model import Array, Launch, OutputSpec, Scalar, Source
+from harness.processes import run_tool
 
 __all__ = ["Fault", "TwinResult", "run_twin", "twin_available", "twin_version"]
 
@@ -176,12 +177,11 @@ def _scalar(scalar: Scalar) -> str:
 
 def _run(executable: Path, folder: Path, source: Source, seconds: float) -> None:
     try:
-        done = subprocess.run(
+        done = run_tool(
             [executable, folder],
             capture_output=True,
             text=True,
             timeout=seconds + _GRACE_SECONDS,
-            check=False,
         )
     except subprocess.TimeoutExpired:
         raise LaunchError(f"{source.case}: the CPU twin did not end within {seconds:g} s") from None

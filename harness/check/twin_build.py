@@ -16,6 +16,7 @@ from typing import Protocol
 from harness.errors import CompileError, ToolError
 from harness.key import digest
 from harness.model import Source
+from harness.processes import run_tool
 from harness.render import HOST_HEADERS
 
 RUNTIME = Path(__file__).resolve().parent / "twin_runtime"
@@ -76,7 +77,7 @@ def find_compiler() -> Compiler | str:
     for name in _COMPILERS:
         path = shutil.which(name)
         if path:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+            said = run_tool([path, "--version"], capture_output=True, text=True).stdout
             # Where there is gold, linking takes a third of the time.
             gold = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
             return Compiler(path=path, version=said.partition("\n")[0], link_flags=("-no-pie", *gold))
@@ -157,9 +158,7 @@ def _compile_runtime(compiler: Compiler, flags: tuple[str, ...], key: str) -> by
 
 
 def _call(compiler: Compiler, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [compiler.path, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return run_tool([compiler.path, *arguments], cwd=folder, capture_output=True, text=True)
 
 
 def _compile_error(source: Source, file: str, log: str) -> CompileError:

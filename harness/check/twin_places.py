@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 from harness.model import Source
+from harness.processes import run_tool
 
 _TOOLS = ("addr2line", "llvm-addr2line")
 _CALLERS = 3  # how many levels of inlining a place names
@@ -51,7 +51,7 @@ def _frames(program: Path, addresses: list[int]) -> dict[int, list[tuple[str, in
         return {}
     # A return address is the instruction after the call: one byte before lies in the call.
     command = [tool, "-a", "-i", "-e", str(program), *(hex(address - 1) for address in addresses)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    said = run_tool(command, capture_output=True, text=True).stdout
     frames: dict[int, list[tuple[str, int]]] = {}
     current: list[tuple[str, int]] = []
     for line in said.splitlines():
