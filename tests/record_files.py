@@ -120,6 +120,11 @@ def record(
     return {**base, **more}
 
 
+def counters(tool: str = "Nsight Compute 2025.3.1", **values: float) -> Json:
+    """Hardware counters as a record holds them."""
+    return {"tool": tool, "values": values}
+
+
 def failed(case: str, status: str, reason: str, **more: Any) -> Json:
     """A record that has a reason in place of numbers."""
     return record(case, None, **{"status": status, "reason": reason, "build": None, "work": None, **more})

@@ -194,6 +194,115 @@ def test_another_configuration_is_no_effect_but_a_ceiling(tmp_path: Path) -> Non
     assert "1 more rows at other configurations" in text
 
 
+# ------------------------------------------------------------ hardware counters
+
+READ = {
+    "tensor_active_percent": 53.21,
+    "issue_active_percent": 44.94,
+    "mufu_active_percent": 37.76,
+    "shared_active_percent": 47.55,
+    "l2_hit_percent": 90.03,
+    "stalled_math_pipe_throttle": 0.52,
+    "stalled_wait": 1.14,
+    "stalled_long_scoreboard": 0.11,
+}
+HEADS = ("active %", "math thr", "top stall", "counters:")
+
+
+def two_cases(root: Path, **full: Any) -> Path:
+    bare = timed("copy=stripped@m128", 0.9e6, levels={"copy": "stripped"})
+    return made.results(root, timed("full@m128", 1e6, **full), bare)
+
+
+def published(root: Path) -> dict[str, str]:
+    """Ending -> the file of the study; the page and the brief table of a README."""
+    readme = root / "front.md"
+    (section,) = sections(root)
+    readme.write_text(f"<!-- table:{section.stem} brief -->\n<!-- /table -->\n")
+    assert publish.publish(root, readmes=[readme]).problems == ()
+    texts = {path.suffix: path.read_text() for path in (root / "tables").glob("demo*")}
+    return {**texts, "page": (root / "report/index.html").read_text(), "brief": readme.read_text()}
+
+
+def cells_of(markdown: str, case: str) -> dict[str, str]:
+    lines = [[cell.strip() for cell in line.split(" | ")] for line in markdown.splitlines()]
+    head = next(line for line in lines if line[0] == "| case")
+    return dict(zip(head, next(line for line in lines if line[0] == f"| {case}"), strict=True))
+
+
+def test_counters_stand_beside_the_rate_in_every_whole_table(tmp_path: Path) -> None:
+    two_cases(tmp_path, counters=made.counters(**READ))
+    texts = published(tmp_path)
+    full, bare = (row for row in csv.DictReader(io.StringIO(texts[".csv"])))
+    assert full["profiler"] == "Nsight Compute 2025.3.1" and full["top_stall"] == "wait 1.14"
+    assert [full[name] for name in READ if name in full] == ["53.21", "44.94", "37.76", "47.55", "90.03"]
+    assert full["math_throttle"] == "0.52" and bare["math_throttle"] == bare["profiler"] == ""
+    cells = cells_of(texts[".md"], "full")
+    assert cells["tensor active %"] == "53.2" and cells["math throttle (warps per issue)"] == "0.52"
+    assert cells["top stall (warps per issue)"] == "wait 1.14"
+    assert cells_of(texts[".md"], r"- copy")["tensor active %"] == ""
+    assert r"\textbf{tensor active \%}" in texts[".tex"] and " & 53.2 & 0.52 & wait 1.14 & " in texts[".tex"]
+    assert ">tensor active %<" in texts["page"] and "<td>53.2<td>0.52<td>wait 1.14" in texts["page"]
+    for ending in (".md", ".tex", "page"):
+        assert texts[ending].count("Nsight Compute 2025.3.1 read one warm launch") == 1
+    assert publish.check(tmp_path) == ()
+
+
+def test_a_brief_table_shows_no_counters(tmp_path: Path) -> None:
+    two_cases(tmp_path / "with", counters=made.counters(**READ))
+    two_cases(tmp_path / "without")
+    assert published(tmp_path / "with")["brief"] == published(tmp_path / "without")["brief"]
+
+
+@pytest.mark.parametrize("none", [None, {"tool": "ncu", "values": {}}])
+def test_without_counters_there_is_no_column_and_no_line(tmp_path: Path, none: Any) -> None:
+    two_cases(tmp_path, counters=none)
+    texts = published(tmp_path)
+    terminal = publish.terminal(find(tmp_path), tmp_path, columns=400)
+    for text in (terminal, texts[".md"], texts[".tex"], texts["page"]):
+        assert not any(head in text for head in HEADS)
+    assert "profiler" in texts[".csv"].splitlines()[0]
+
+
+def test_a_terminal_shows_counters_where_it_is_wide_enough(tmp_path: Path) -> None:
+    rows = [timed("full@m128", 1e6, counters=made.counters(**READ))]
+    rows.append(timed("x@m128", 0.9e6, levels={"copy": "stripped", "schedule": "one_that_has_a_long_name"}))
+    made.results(tmp_path, *rows)
+    wide = publish.terminal(find(tmp_path), tmp_path, columns=200)
+    assert re.search(r"full .* 53\.2 +0\.52 +wait 1\.14 ", wide)
+    shown = []
+    for columns in range(80, 200, 5):
+        text = publish.terminal(find(tmp_path), tmp_path, columns=columns)
+        about, _, table = text.partition("\n\n")
+        assert max(map(len, text.splitlines())) <= columns
+        for word, head in (("tensor active is", "active %"), ("top stall what", "top stall")):
+            assert (word in " ".join(about.split())) == (head in table)
+        shown.append("active %" in table)
+    assert shown[0] is False and shown[-1] is True
+
+
+def test_the_row_of_a_case_takes_all_counters_of_the_build_that_has_them(tmp_path: Path) -> None:
+    other = made.counters(tool="another", stalled_wait=9.0, mufu_active_percent=1.0)
+    builds = [
+        timed("full@m128", 1e6),
+        timed("full@m128", 1e6, build=1, counters=made.counters(tensor_active_percent=53.21)),
+        timed("full@m128", 1e6, build=2, counters=other),
+    ]
+    made.results(tmp_path, *builds)
+    (section,) = sections(tmp_path)
+    (found,) = section.rows
+    assert found["tensor_active_percent"] == 53.21
+    assert found["profiler"] == "Nsight Compute 2025.3.1"
+    assert found["top_stall"] is None and found["mufu_active_percent"] is None
+    assert [row["top_stall"] for row in section.records] == [None, None, "wait 9.00"]
+
+
+def test_a_case_that_failed_shows_no_counters(tmp_path: Path) -> None:
+    bad = made.failed("copy=stripped@m128", "wrong", "off by one", counters=made.counters(**READ))
+    made.results(tmp_path, timed("full@m128", 1e6), bad)
+    assert {row["profiler"] for row in sections(tmp_path)[0].rows} == {None}
+
+
 # ------------------------------------------------------------ LaTeX
 
 

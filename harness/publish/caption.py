@@ -5,18 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.publish.columns import MATH_THROTTLE, TENSOR, TOP_STALL, Column, Row
 from harness.publish.derive import median, product_of
 from harness.publish.section import Section
 from harness.publish.stale import refresh_command
 
+# Column -> what its numbers are of.
+_COUNTED = {
+    TENSOR: "tensor active is of an SM's active cycles and of the tensor pipe, whichever the accumulator, to "
+    "be read beside % of path peak",
+    MATH_THROTTLE: "math throttle is how many warps waited for a math pipe per instruction issued",
+    TOP_STALL: "top stall what most of them waited for, of the reasons read, and how many",
+}
 
-def caption(section: Section) -> tuple[str, ...]:
-    """What must be known to read the table, and to make it again; one sentence a line."""
-    lines = [_machine(section), _clocks(section), _conditions(section), *_peaks(section), *_words(section)]
+
+def caption(section: Section, shown: Sequence[Column] = ()) -> tuple[str, ...]:
+    """What must be known to read the table, and to make it again; one sentence a line.
+
+    `shown` are the columns of the table, where some need a line of their own.
+    """
+    lines = [_machine(section), _clocks(section), _conditions(section), *_peaks(section)]
+    lines += counters_words(section.rows, shown)
+    lines += _words(section)
     lines += _runs(section.headers)
     lines += [f"PARTIAL: {reason}" for reason in section.partial]
     lines += _stale(section)
     return tuple(line for line in lines if line)
+
+
+def counters_words(rows: Sequence[Row], shown: Sequence[Column]) -> list[str]:
+    """Who read the counters among these columns, and what they are of; none where there are none."""
+    words = [text for column, text in _COUNTED.items() if column in shown]
+    if not words:
+        return []
+    tools = dict.fromkeys(str(row["profiler"]) for row in rows if row["profiler"])
+    read = f"{', '.join(tools)} read one warm launch of one text of a case, outside the timing"
+    return [f"counters: {'; '.join([read, *words])}"]
 
 
 def _machine(section: Section) -> str:

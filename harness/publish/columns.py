@@ -67,6 +67,13 @@ UNIT = Column(key="unit", short="unit", label="unit of work")
 TFLOPS = Column(key="tflop_s", short="TFLOP/s", label="TFLOP/s", digits=1)
 OWN = Column(key="own_percent", short="% of|path", label="% of path peak", digits=1)
 CHIP = Column(key="chip_percent", short="% of|chip", label="% of chip peak", digits=1)
+TENSOR = Column(key="tensor_active_percent", short="tensor|active %", label="tensor active %", digits=1)
+MATH_THROTTLE = Column(
+    key="math_throttle", short="math thr.|/issue", label="math throttle (warps per issue)", digits=2
+)
+TOP_STALL = Column(key="top_stall", short="top stall|/issue", label="top stall (warps per issue)")
+# What a profiler read, beside what the kernels counted themselves.
+COUNTERS = (TENSOR, MATH_THROTTLE, TOP_STALL)
 MHZ = Column(key="sm_mhz", short="SM|MHz", label="SM clock run (MHz)")
 EFFECT = EffectColumn(key="effect", short="vs full", label="vs full")
 INTERVAL = IntervalColumn(key="effect_low", short="95 %|interval", label="95 % interval (%)")
@@ -104,6 +111,7 @@ BY_NEED = (
     EFFECT,
     OWN,
     TFLOPS,
+    *COUNTERS,
     CODEGEN,
     CEILING,
     CEILING_AT,
@@ -144,6 +152,7 @@ MEASURED = (
     UNIT,
     OWN,
     CHIP,
+    *COUNTERS,
     EFFECT,
     INTERVAL,
     CODEGEN,
@@ -176,8 +185,13 @@ PREDICTED = (
     MMA,
 )
 BRIEF = (TFLOPS, FLOP_CLK, WORK, UNIT, OWN, CHIP, EFFECT, CODEGEN, CEILING)
-ALTERNATIVE = (TFLOPS, FLOP_CLK, OWN, CHIP, MHZ, SPREAD, REGISTERS, SPILLS, SHARED, CTAS)
+ALTERNATIVE = (TFLOPS, FLOP_CLK, OWN, CHIP, *COUNTERS, MHZ, SPREAD, REGISTERS, SPILLS, SHARED, CTAS)
 BUILT = (MMA, REGISTERS, SPILLS, SHARED, CTAS, VERIFIED)
+
+
+def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """The columns that hold anything of the rows with numbers: a table leaves the others out."""
+    return [c for c in columns if any(row["status"] == "ok" and c.cell(row) for row in rows)]
 
 
 def outcome(row: Row) -> str:

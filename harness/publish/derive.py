@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.chips import Chip, Rate, chip_peak, identify, peak
+from harness.counters import MATH_PIPE, TENSOR_ACTIVE, counters_of
 from harness.publish.known import Bounds
 from harness.stats import BISTABLE, is_bistable
 
@@ -15,6 +16,16 @@ Json = Mapping[str, Any]
 FLOP = "FLOP"
 # Pipes that do not run at the SM clock, by what a reader calls them.
 MEMORY = {"l2_bytes": "L2", "dram_bytes": "DRAM"}
+# Counters that are a column as they were read.
+_READ = (
+    TENSOR_ACTIVE,
+    "issue_active_percent",
+    "mufu_active_percent",
+    "shared_active_percent",
+    "l2_hit_percent",
+)
+# All columns of counters: they belong to one launch, and are taken together.
+COUNTED = ("profiler", *_READ, "math_throttle", "top_stall")
 
 
 def median(values: Sequence[Any] | None) -> float | None:
@@ -149,6 +160,20 @@ def build_numbers(record: Json) -> dict[str, Any]:
         "shared_bytes": _sum(build.get("shared_bytes"), build.get("dynamic_bytes")),
         "ctas_per_sm": build.get("ctas_per_sm"),
         "verified_on": _verified_on(record),
+    }
+
+
+def counter_numbers(record: Json) -> dict[str, Any]:
+    """What a profiler read of a case that was timed and found right; empty where nothing was read."""
+    found = counters_of(record) if record.get("status") == "ok" and record.get("samples") else None
+    if found is None:
+        return {}
+    top = found.top_stall
+    return {
+        "profiler": found.tool,
+        **{name: found.values.get(name) for name in _READ},
+        "math_throttle": found.stalls.get(MATH_PIPE),
+        "top_stall": None if top is None else f"{top[0]} {top[1]:.2f}",
     }
 
 

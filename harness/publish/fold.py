@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.publish.derive import COUNTED
+
 Row = Mapping[str, Any]
 
 _MEDIANS = (
@@ -51,6 +53,8 @@ def _folded(builds: Sequence[Row]) -> Row:
         folded["codegen_percent"] = 50 * (max(rates) - min(rates)) / statistics.median(rates)
     spreads = [row["spread_percent"] for row in builds if row["spread_percent"] is not None]
     folded["spread_percent"] = max(spreads, default=None)
+    counted = next((row for row in builds if row["profiler"]), first)
+    folded |= {name: counted[name] for name in COUNTED}
     notes = (note for row in builds for note in str(row["notes"] or "").split("; ") if note)
     folded["notes"] = "; ".join(dict.fromkeys(notes))
     folded["stale"] = next((row["stale"] for row in builds if row["stale"]), "")

@@ -12,6 +12,7 @@ from harness.model import Values
 from harness.publish.derive import (
     bound_numbers,
     build_numbers,
+    counter_numbers,
     measured_numbers,
     notes_of,
     product_of,
@@ -70,6 +71,14 @@ COLUMNS: Mapping[str, str] = {
     "effect_note": "why the word is no stronger one",
     "codegen_percent": "half the range of flop_clk_sm over builds, percent of their median",
     "spread_percent": "range of FLOP per clock over the SMs of a launch, percent",
+    "profiler": "what read the counters that follow, of one warm launch outside the timing",
+    "tensor_active_percent": "active cycles of an SM in which the tensor pipe worked, percent",
+    "issue_active_percent": "active cycles of a sub-partition that issued an instruction, percent",
+    "mufu_active_percent": "instructions of the MUFU pipe, percent of what it sustains",
+    "shared_active_percent": "wavefronts of shared memory, percent of what its data pipe sustains",
+    "l2_hit_percent": "sectors found in L2, percent of those asked of it",
+    "math_throttle": "warps that waited for a math pipe, per instruction issued",
+    "top_stall": "what most warps waited for, of the reasons read, and how many per instruction issued",
     "ceiling": "best flop_clk_sm of the same levels over all configurations",
     "ceiling_at": "the configuration that reaches it",
     "mma": "tensor instructions in one iteration of the main loop",
@@ -139,7 +148,7 @@ def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> I
     for record in file.records:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row |= _identity(file, record, asked)
-        row |= measured_numbers(record, product) | build_numbers(record)
+        row |= measured_numbers(record, product) | build_numbers(record) | counter_numbers(record)
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
         row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         row |= working_set(file.header, record)

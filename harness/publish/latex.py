@@ -11,6 +11,7 @@ from harness.publish.columns import (
     CEILING,
     CHIP,
     CODEGEN,
+    COUNTERS,
     EFFECT,
     FLOP_CLK,
     INTERVAL,
@@ -22,12 +23,13 @@ from harness.publish.columns import (
     WORK,
     Column,
     Row,
+    filled,
     name_of,
     outcome,
 )
 from harness.publish.section import Section, blocks_of
 
-COLUMNS = (TFLOPS, FLOP_CLK, WORK, UNIT, MHZ, OWN, CHIP, EFFECT, INTERVAL, CODEGEN, CEILING)
+COLUMNS = (TFLOPS, FLOP_CLK, WORK, UNIT, MHZ, OWN, CHIP, *COUNTERS, EFFECT, INTERVAL, CODEGEN, CEILING)
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -83,11 +85,8 @@ def tex_table(header: Sequence[str], body: Sequence[str], *, about: str, label: 
 
 def tex_section(section: Section) -> str:
     """The table of a section: its main rows, or of one that was only built, a row per case and target."""
-    columns = [
-        column
-        for column in ((PREDICTED if section.predicted else COLUMNS) if section.gpu else BUILT)
-        if any(row["status"] == "ok" and column.cell(row) for row in section.main)
-    ]
+    whole = (PREDICTED if section.predicted else COLUMNS) if section.gpu else BUILT
+    columns = filled(whole, section.main)
     body = []
     for i, (subtitle, rows) in enumerate(blocks_of(section.main)):
         body += [r"\addlinespace"] if i else []
@@ -95,7 +94,7 @@ def tex_section(section: Section) -> str:
             body.append(rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{tex(subtitle)}}}}} \\")
         body += [_line(row, columns, built=section.gpu is None) for row in rows]
     header = ["case", *(tex(column.label) for column in columns)]
-    about = " ".join(f"{tex(line)}." for line in (section.title, *caption(section)))
+    about = " ".join(f"{tex(line)}." for line in (section.title, *caption(section, columns)))
     return tex_table(header, body, about=about, label=f"tab:{section.stem}")
 
 

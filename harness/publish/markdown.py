@@ -16,6 +16,7 @@ from harness.publish.columns import (
     PREDICTED,
     Column,
     Row,
+    filled,
     name_of,
     notes_of,
     outcome,
@@ -46,7 +47,8 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 def markdown_section(section: Section, others: Sequence[Row] = (), *, brief: bool = False) -> str:
     """Title, caption and tables of a section. `brief` keeps full, its strips and the floor."""
     about = [f"**{escape(section.title)}**", ""]
-    about += [f"- {_bold_warning(line)}" for line in caption(section)]
+    shown = () if brief else filled(MEASURED, section.rows)
+    about += [f"- {_bold_warning(line)}" for line in caption(section, shown)]
     table = _measured(section, brief) if section.gpu else _built(section, others)
     return "\n".join([*about, "", table])
 
@@ -75,7 +77,7 @@ def _is_brief(row: Row) -> bool:
 
 
 def _block_tables(rows: Sequence[Row], columns: Sequence[Column], notes: Sequence[str]) -> str:
-    shown = [c for c in columns if any(row["status"] == "ok" and c.cell(row) for row in rows)]
+    shown = filled(columns, rows)
     tables = []
     for subtitle, members in blocks_of(rows):
         cells = [

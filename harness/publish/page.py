@@ -9,6 +9,7 @@ from importlib import resources
 
 from harness.publish.caption import caption
 from harness.publish.charts import bound_chart, costs_chart, heat_chart, pipes_chart, waterfall_chart
+from harness.publish.columns import MEASURED, filled
 from harness.publish.known import Answer, Link
 from harness.publish.page_table import cases_table
 from harness.publish.section import Section, blocks_of
@@ -136,7 +137,8 @@ def _study(section: Section, answers: Sequence[Answer], texts: Texts, name: str)
         table = cases_table(section, section.alternatives, texts, f"{name}-more")
         count = len(section.alternatives)
         parts.append(f"<details><summary>{count} rows at other configurations</summary>{table}</details>")
-    facts = "".join(f"<li>{escape(line)}" for line in caption(section))
+    about = caption(section, filled(MEASURED, section.rows))
+    facts = "".join(f"<li>{escape(line)}" for line in about)
     parts.append(f'<details><summary>how this was measured</summary><ul class="facts">{facts}</ul></details>')
     return "\n".join(parts)
 

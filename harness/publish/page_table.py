@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from harness.publish.columns import BUILT, MEASURED, PREDICTED, Column, Row, name_of, notes_of, outcome
+from harness.publish.columns import (
+    BUILT,
+    MEASURED,
+    PREDICTED,
+    Column,
+    Row,
+    filled,
+    name_of,
+    notes_of,
+    outcome,
+)
 from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Texts
 
@@ -14,11 +24,8 @@ _WORDS = ("faster", "slower", "same", "unclear")
 
 def cases_table(section: Section, rows: Sequence[Row], texts: Texts, name: str) -> str:
     """The rows with a filter above them; `name` is the table's id on the page."""
-    columns = [
-        column
-        for column in ((PREDICTED if section.predicted else MEASURED) if section.gpu else BUILT)
-        if any(row["status"] == "ok" and column.cell(row) for row in rows)
-    ]
+    whole = (PREDICTED if section.predicted else MEASURED) if section.gpu else BUILT
+    columns = filled(whole, rows)
     digests = {row["case"]: str(row["digest"]) for row in section.rows if not row["perturbation"]}
     names = ["case", "kernel", *([] if section.gpu else ["target"]), *(c.label for c in columns), "notes"]
     heads = "".join(f'<th scope="col"><button type="button">{escape(n)}</button>' for n in names)

@@ -15,6 +15,7 @@ from harness.publish.columns import (
     PREDICTED_BY_NEED,
     Column,
     Row,
+    filled,
     name_of,
     notes_of,
     outcome,
@@ -35,13 +36,17 @@ def text_table(section: Section, *, columns: int = 80, others: Sequence[Row] = (
     A row that failed or was skipped shows its reason where its numbers would be. Rows at other configurations
     than full's stand in the ceiling column only.
     """
-    head = [section.title, *caption(section)]
+    if section.gpu:
+        body, shown = _measured(section, columns)
+    else:
+        body, shown = grid_lines(grid(section, others), columns), []
+    head = [section.title, *caption(section, shown)]
     lines = [line for text in head for line in wrap(text, columns)]
-    body = _measured(section, columns) if section.gpu else grid_lines(grid(section, others), columns)
     return "\n".join([*lines, "", *body]) + "\n"
 
 
-def _measured(section: Section, columns: int) -> list[str]:
+def _measured(section: Section, columns: int) -> tuple[list[str], list[Column]]:
+    """The lines of the table, and its columns."""
     rows = section.main
     notes = list(dict.fromkeys(note for row in rows for note in notes_of(row)))
     beside = len(_GAP) + max(4, *(len(_mark(row, notes)) for row in rows)) if notes else 0
@@ -57,7 +62,7 @@ def _measured(section: Section, columns: int) -> list[str]:
     if section.alternatives:
         count = len(section.alternatives)
         lines += wrap(f"ceiling: the best of {count} more rows at other configurations counts, too", columns)
-    return [*lines, *_legend(notes, columns)]
+    return [*lines, *_legend(notes, columns)], shown
 
 
 def _row_lines(
@@ -84,10 +89,9 @@ def _fitting(rows: Sequence[Row], longest: int, columns: int) -> list[Column]:
     """As many columns as fit beside the cases, in the order they stand; empty columns are left out."""
     predicted = all(row["type"] == "predicted" for row in rows)
     by_need, order = (PREDICTED_BY_NEED, PREDICTED) if predicted else (BY_NEED, MEASURED)
-    filled = [c for c in by_need if any(row["status"] == "ok" and c.cell(row) for row in rows)]
     room = columns - min(longest, _LEAST_CASE)
     chosen: list[Column] = []
-    for i, column in enumerate(filled):
+    for i, column in enumerate(filled(by_need, rows)):
         room -= len(_GAP) + _size(column, rows)
         if (room if i < _WORTH_WRAPPING else room - max(longest - _LEAST_CASE, 0)) < 0:
             break
