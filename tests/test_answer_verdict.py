@@ -14,7 +14,7 @@ from harness.answer import Amount, Evidence, Exposed, Gain, Verdict, as_json, de
 from harness.chips import chip
 from harness.model import Study, Switch
 from tests.answer_files import FLOPS, bare, file_of, lattice_records, study, timed
-from tests.record_files import H200
+from tests.record_files import H200, counters
 
 WGMMA_THIRD = 8192 / 3
 PARTS = ("copy", "read", "exp")
@@ -360,3 +360,64 @@ def test_a_measured_pipe_rate_reaches_the_bound_of_other_studies() -> None:
         found[1].sentence.startswith("latency-bound")
         and "75 % of the mufu pipe (16 per clock" in found[1].sentence
     )
+
+
+def counted(share: float, *, work: dict[str, Any] | None = None, **values: float) -> str:
+    """The evidence on a full case at this share of its path's peak, with these counters."""
+    records = timed("full", 4096 / WGMMA_THIRD / share, {"chains": 1}, noise=0.0, drift=0.0)
+    for made in records:
+        made["counters"] = counters("ncu 1", **values)
+        made["work"].update(work or {})
+    return verdict_of(records, study()).evidence_text
+
+
+@pytest.mark.parametrize(
+    ("read", "side"), [(53.0, ""), (51.1, ""), (54.9, ""), (50.9, "above"), (55.1, "below")]
+)
+def test_a_counter_that_contradicts_the_rate_is_told(read: float, side: str) -> None:
+    text = counted(0.53, tensor_active_percent=read)
+    assert ("That contradicts its rate" in text) == bool(side)
+    if side:
+        assert (
+            f"1447 FLOP/clk/SM are 53.0 % of the mma.sync fp16 f32-acc peak, 2.1 points {side} the "
+            f"counter's {read} %; one of the two deserves distrust." in text
+        )
+
+
+def test_the_pipe_of_another_path_is_held_against_no_peak() -> None:
+    assert "contradicts" in counted(0.53, tensor_active_percent=10.0)
+    assert "contradicts" not in counted(0.53, tensor_active_percent=10.0, work={"mma_path": "wgmma"})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"stalled_wait": 1.0}, "ncu 1 finds that warps wait most for `wait` (1.00 per instruction issued)."),
+        ({"tensor_active_percent": 53.0}, "ncu 1 reads the tensor pipe active 53 % of the time."),
+        (
+            {"tensor_active_percent": 53.0, "stalled_math_pipe_throttle": 2.0, "stalled_wait": 1.0},
+            "of the time; warps wait most for the math pipe (2.00 per instruction issued).",
+        ),
+        ({"tensor_active_percent": 53.0, "stalled_wait": 0.0}, "ncu 1 reads the tensor pipe active 53 %"),
+    ],
+)
+def test_counters_are_told_as_far_as_they_were_read(values: dict[str, float], said: str) -> None:
+    text = counted(0.53, **values)
+    assert said in text
+    assert text.count("wait most") == said.count("wait most")
+
+
+@pytest.mark.parametrize("values", [{}, {"l2_hit_percent": 90.0}])
+def test_counters_that_say_nothing_of_the_pipe_make_no_sentence(values: dict[str, float]) -> None:
+    assert "ncu" not in counted(0.53, **values)
+
+
+def test_counters_may_be_of_another_text_of_full_and_are_held_against_its_own_rate() -> None:
+    records = timed("full", 3.0, {"chains": 1}, builds=(1.0, 2.0), noise=0.0, drift=0.0)
+    records[0]["counters"] = None
+    records[1]["counters"] = counters("ncu 1", tensor_active_percent=25.0)
+    text = verdict_of(records, study()).evidence_text
+    assert "tensor pipe active 25 %" in text and "contradicts" not in text
+    others = timed("chains=2", 3.0, {"chains": 2})
+    others[0]["counters"] = records[1].pop("counters")
+    assert "ncu" not in verdict_of(records + others, study()).evidence_text

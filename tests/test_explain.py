@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main
 from tests.answer_files import timed
-from tests.record_files import H200, header, write
+from tests.record_files import H200, counters, header, write
 
 PARTS = {"gmem_copy": 0.5, "smem_copy": 1.0, "softmax": 2.0}
 FLOOR = 1.6
@@ -66,6 +66,26 @@ def test_json_holds_the_same_answer(tmp_path: Path, capsys: pytest.CaptureFixtur
     rows = {tuple(row["parts"]): row for row in found["attribution"]["rows"]}
     assert rows["softmax",]["exposed"]["value"] == pytest.approx(2.0, abs=0.05)
     assert found["peaks"]["chip"]["name"].startswith("wgmma")
+
+
+def test_counters_of_full_are_told_and_in_the_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = counters(tensor_active_percent=29.2, stalled_wait=1.14, stalled_math_pipe_throttle=0.52)
+    folder = records(tmp_path / "with", counters=read)
+    _, out, _ = said(capsys, "--records", str(folder))
+    assert (
+        "Nsight Compute 2025.3.1 reads the tensor pipe active 29 % of the time; warps wait most for `wait` "
+        "(1.14 per instruction issued), for the math pipe 0.52. " in " ".join(out.split())
+    )
+    assert max(map(len, out.splitlines())) <= 80
+    _, out, _ = said(capsys, "--records", str(folder), "--json")
+    assert json.loads(out)["verdicts"][0]["counters"] == read
+    without = str(records(tmp_path / "without"))
+    _, out, _ = said(capsys, "--records", without)
+    assert "Nsight" not in out
+    _, out, _ = said(capsys, "--records", without, "--json")
+    assert json.loads(out)["verdicts"][0]["counters"] is None
 
 
 def test_a_named_gpu_shows_its_own_records_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.answer.attribute import attribute
 from harness.answer.costs import Amount
+from harness.answer.counted import counters_json
 from harness.answer.counts import counts_of_record
 from harness.answer.decide import Decision, Evidence, decide
 from harness.answer.evidence import (
@@ -193,6 +194,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             else {"name": rate.name, "flop_clk_sm": rate.flop_clk_sm, "percent": shares.percent(rate)}
             for name, rate in (("own", shares.own), ("chip", shares.chip), ("other", shares.other))
         },
+        "counters": counters_json(group),
         "attribution": _attribution(verdict.attribution),
         "predicted": None if verdict.prediction is None else predicted_row(verdict.prediction),
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.answer.costs import Amount
+from harness.answer.counted import counters_text
 from harness.answer.decide import CEILING_RATIO, Decision, Evidence, Gain
 from harness.answer.evidence import Ceiling, Mode
 from harness.answer.group import Group, median_of
@@ -153,6 +154,8 @@ def evidence_text(
     measured = median_of(group.full_record, "flop_clk_sm")
     if prediction is not None and measured:
         parts.append(bound_text(measured, prediction))
+    if counters := counters_text(group):
+        parts.append(counters)
     parts += _clock_text(group, evidence, light_hz)
     if attribution is not None:
         sampled = "builds of perturbed text" if attribution.builds_sampled else "one build a case"
