@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,41 @@ def test_a_cut_run_and_a_stale_row_are_said_where_the_numbers_are_from(tmp_path:
     context = publish.Context(story=STORY, current=lambda record: "another")
     text = text_of(tmp_path, context)
     assert "(**partial**) (*stale* rows)" in text
+
+
+# ------------------------------------------------------------ counters
+
+
+def counted(root: Path, full: made.Json | None, floor: made.Json | None) -> str:
+    """The page on a loop of two parts, whose full case and floor have these counters."""
+    levels = {"full@m128": ("kept", "kept"), "a@m128": ("stripped", "kept"), "b@m128": ("kept", "stripped")}
+    levels["floor@m128"] = ("stripped", "stripped")
+    rows = []
+    for case, (copy, softmax) in levels.items():
+        read = {"full@m128": full, "floor@m128": floor}.get(case, made.counters(stalled_wait=7.0))
+        row = timed(case, 1e6, copy)
+        rows.append({**row, "levels": {"copy": copy, "softmax": softmax}, "counters": read})
+    made.results(root, *rows)
+    start = spot(copy="kept", softmax="kept")
+    story = replace(STORY, steps=(Step(title="full", text="All.", spots=(start,)),), claims={})
+    return text_of(root, publish.Context(story=story))
+
+
+def test_where_a_profiler_was_quoted_it_says_what_it_read_of_full_and_floor(tmp_path: Path) -> None:
+    full = made.counters(tensor_active_percent=53.21, stalled_wait=1.14, stalled_math_pipe_throttle=0.52)
+    text = counted(tmp_path, full, made.counters(tensor_active_percent=88.4, stalled_barrier=0.3))
+    section = text[text.index("## Why the profiler said 50 %") :]
+    assert "| H200 SXM | full, one | 1000.0 | 36.6 | 53.2 | 0.52 | wait 1.14 |" in section
+    assert "| H200 SXM | floor, one | 1000.0 | 36.6 | 88.4 |  | barrier 0.30 |" in section
+    assert section.count("| H200 SXM | ") == 2 and "7.00" not in section
+    assert "- counters: Nsight Compute 2025.3.1 read one warm launch" in section
+
+
+def test_a_row_that_was_not_counted_is_left_out_and_without_any_nothing_is_said(tmp_path: Path) -> None:
+    text = counted(tmp_path / "one", None, made.counters(tensor_active_percent=88.4))
+    assert "floor, one" in text and "full, one" not in text
+    assert "counters" not in counted(tmp_path / "none", None, None)
+    assert "counters" not in everything(tmp_path / "old")
 
 
 # ------------------------------------------------------------ judging

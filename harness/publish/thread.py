@@ -9,6 +9,7 @@ from harness.publish.known import Answer, Known
 from harness.publish.markdown import escape, markdown_table
 from harness.publish.section import Section
 from harness.publish.thread_claims import expectations, judge_all, tally
+from harness.publish.thread_counters import counters_table
 from harness.publish.thread_peaks import peaks_table, share
 from harness.publish.thread_rows import Rows, effect_words
 from harness.publish.thread_steps import full_rows, is_stuck, measured_steps, predicted_steps
@@ -39,9 +40,10 @@ def thread(story: Story, made: Sequence[Section], answers: Sequence[Answer], kno
     bounds = predicted_steps(predicted, story)
     if bounds:
         lines += ["", "### Predicted: what each step can give at most", "", _HOW_PREDICTED, "", *bounds]
-    peaks = peaks_table(every, story.ceilings)
-    if peaks:
-        lines += ["", "## Why the profiler said 50 %", "", story.peaks, "", *peaks]
+    peaks, counted = peaks_table(every, story.ceilings), counters_table(measured, story)
+    if peaks or counted:
+        lines += ["", "## Why the profiler said 50 %", "", story.peaks]
+    lines += [line for table in (peaks, counted) if table for line in ("", *table)]
     for rows in measured:
         lines += _proposal(rows, story)
     for rows in measured:
