@@ -362,13 +362,15 @@ def test_a_measured_pipe_rate_reaches_the_bound_of_other_studies() -> None:
     )
 
 
-def counted(share: float, *, work: dict[str, Any] | None = None, **values: float) -> str:
+def counted(
+    share: float, *, work: dict[str, Any] | None = None, gpu: dict[str, Any] | None = None, **values: float
+) -> str:
     """The evidence on a full case at this share of its path's peak, with these counters."""
     records = timed("full", 4096 / WGMMA_THIRD / share, {"chains": 1}, noise=0.0, drift=0.0)
     for made in records:
         made["counters"] = counters("ncu 1", **values)
         made["work"].update(work or {})
-    return verdict_of(records, study()).evidence_text
+    return verdict_of(records, study(), gpu=gpu).evidence_text
 
 
 @pytest.mark.parametrize(
@@ -387,6 +389,13 @@ def test_a_counter_that_contradicts_the_rate_is_told(read: float, side: str) -> 
 def test_the_pipe_of_another_path_is_held_against_no_peak() -> None:
     assert "contradicts" in counted(0.53, tensor_active_percent=10.0)
     assert "contradicts" not in counted(0.53, tensor_active_percent=10.0, work={"mma_path": "wgmma"})
+
+
+def test_the_counter_of_a_chip_with_two_rates_is_held_against_neither() -> None:
+    half_rate = {**H200, "name": "NVIDIA GeForce RTX 4090", "sms": 128, "cc": [8, 9]}
+    assert "contradicts" not in counted(0.1, gpu=half_rate, tensor_active_percent=50.0)
+    one_rate = {**H200, "name": "NVIDIA A100-SXM4-40GB", "sms": 108, "cc": [8, 0]}
+    assert "contradicts" in counted(0.1, gpu=one_rate, tensor_active_percent=50.0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.answer.evidence import mode_of
 from harness.answer.group import Group, Json, median_of
+from harness.answer.predict import other_peak
 from harness.chips import peak
 from harness.counters import MATH_PIPE, TENSOR_ACTIVE, Counters, counters_of
 
@@ -49,10 +50,16 @@ def _stall_text(found: Counters) -> str:
 
 
 def _contradiction(group: Group, record: Json, active: float | None) -> list[str]:
-    """Where the pipe's active cycles are not the record's rate, as a share of the peak of its path."""
+    """Where the pipe's active cycles are not the record's rate, as a share of the peak of its path.
+
+    Only where both accumulators have one peak: elsewhere nobody knows of which rate the counter is a share.
+    """
     mode, rate = mode_of(record), median_of(record, "flop_clk_sm")
     own = peak(group.chip, *mode) if group.chip and mode[0] == _PATH else None
     if own is None or rate is None or active is None:
+        return []
+    other = other_peak(group.chip, *mode) if group.chip else None
+    if other is not None and other.flop_clk_sm != own.flop_clk_sm:
         return []
     share = 100 * rate / own.flop_clk_sm
     apart = share - active

@@ -116,7 +116,7 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     if any(p.estimate is not None for p in found):
         low, middle, high = SPREAD
         lines += _wrapped(
-            "est.: TFLOP/s of a simulated SM, an estimate and no bound: loops of this suite ran at "
+            "est.: TFLOP/s of a simulated SM, an estimate and no bound: loops it was not fitted to ran at "
             f"{low} to {high} of it (median {middle}) on an H200, other chips were never compared.",
             indent="  ",
         )

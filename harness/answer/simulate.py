@@ -3,8 +3,9 @@
 Every resident warp walks the loop's instructions. It may issue when its stall count has run out, the barriers
 it waits for are clear, and the pipe is free; each sub-partition issues one instruction a clock, the warp that
 waited longest first. Shared memory is one queue per SM, special functions one per sub-partition, cp.async a
-queue with a fixed latency behind it. The latencies were fitted by hand to 73 loops on one H200 and need not
-hold elsewhere: use the estimate to choose what is worth measuring, and say its spread with it.
+queue with a fixed latency behind it, that of a busy memory. The latencies were fitted by hand to 73 loops on
+one H200 and need not hold elsewhere: use the estimate to choose what is worth measuring, and say its spread,
+that of loops which were not fitted, with it.
 """
 
 from __future__ import annotations

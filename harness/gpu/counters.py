@@ -86,6 +86,10 @@ COUNTERS = (
     _stalled("long_scoreboard"),
     _stalled("mio_throttle"),
     _stalled("barrier"),
+    _stalled("lg_throttle"),
+    _stalled("no_instruction"),
+    _stalled("dispatch_stall"),
+    _stalled("branch_resolving"),
 )
 
 

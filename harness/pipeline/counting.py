@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import probes
+from harness.build.contract import counted
 from harness.errors import ToolError, UsageError
 from harness.gpu.commands import make_entry
 from harness.gpu.counters import read_counters
+from harness.model import Study
 from harness.pipeline.timed import Bench, Candidate
 from harness.plan import Plan
 from harness.progress import Ui
@@ -53,12 +55,15 @@ def read_hardware(bench: Bench, verified: Sequence[Candidate], ui: Ui) -> None:
     for candidate in firsts:
         values = found[candidate.id]
         candidate.record["counters"] = {"tool": tool, "values": values}
-        candidate.record["build"]["notes"] += _miscounted(candidate, values.get("tensor_instructions"))
+        candidate.record["build"]["notes"] += _miscounted(study, candidate, values.get("tensor_instructions"))
 
 
-def _miscounted(candidate: Candidate, counted: float | None) -> list[str]:
-    work, grid = candidate.record["work"], candidate.record["launch"]["grid"]
-    if counted is None or work["mma_path"] != "mma.sync":
+def _miscounted(study: Study, candidate: Candidate, found: float | None) -> list[str]:
+    """What to say where the counters and the work disagree: the loop's MMAs, and those around it once."""
+    contract, inspection = study.contract(candidate.case), candidate.build.inspection
+    if found is None or contract.path != "mma.sync":
         return []
-    said = work["mma_per_cta"] * grid[0] * grid[1] * grid[2]
-    return [] if counted == said else [f"ncu counts {counted:.0f} tensor instructions, the work says {said}"]
+    launch, work = study.launch(candidate.case, candidate.sizes), study.work(candidate.case, candidate.sizes)
+    around = sum(inspection.kernel_mma.values()) - counted(contract, inspection.loop)
+    said = (work.mma_per_cta + around * launch.block // 32) * launch.ctas
+    return [] if found == said else [f"ncu counts {found:.0f} tensor instructions, the work says {said}"]

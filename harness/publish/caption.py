@@ -148,8 +148,8 @@ def _spread(spread: Sequence[float] | None) -> str:
         return ""
     low, middle, high = (f"{value:g}" for value in spread)
     return (
-        f"; it is no bound: loops of this suite ran at {low} to {high} of it (median {middle}) on an H200, "
-        "other chips were never compared"
+        f"; it is no bound: loops it was not fitted to ran at {low} to {high} of it (median {middle}) "
+        "on an H200, other chips were never compared"
     )
 
 

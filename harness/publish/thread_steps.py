@@ -218,5 +218,6 @@ def _how_far_off(gpus: Sequence[Rows], story: Story) -> list[str]:
         return []
     low, middle, high = (f"{value:g}" for value in spread)
     return [
-        f"- Loops of this suite ran at {low} to {high} (median {middle}) of their simulation, on an H200."
+        f"- Loops that the simulation was not fitted to ran at {low} to {high} of it (median {middle}), on "
+        "an H200."
     ]
