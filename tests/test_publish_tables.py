@@ -114,6 +114,15 @@ def test_labels_of_every_study_are_short_and_distinct(name: str) -> None:
     assert max(main) <= 44
 
 
+def test_the_full_case_of_a_study_of_one_axis_names_its_level() -> None:
+    one_axis = publish.StudyFacts(cases=["full", "x"])
+    both = [row("full", "full", "full"), row("x", "x", "full")]
+    one = [{**r, "levels": (("operation", o),)} for r, o in zip(both, ("load", "store"), strict=True)]
+    assert names(one, one_axis) == ["full, operation=load", "operation=store"]
+    assert names(one) == ["full", "operation=store"]
+    assert names(both[:1], one_axis) == ["full"]
+
+
 # ------------------------------------------------------------ builds and words
 
 

@@ -117,7 +117,14 @@ def _label(row: Row, full: Row, leader: Row, floor: Levels, facts: StudyFacts) -
     axes += [f"{name}={level}" for name, level in changes.items() if name not in stripped]
     text = ", ".join(axes)
     what = _stripped_text(row, full, stripped, floor, facts)
-    return ", ".join(part for part in (text, what, str(row.get("peer") or "")) if part) or "full"
+    named = ", ".join(part for part in (text, what, str(row.get("peer") or "")) if part)
+    return named or _full_text(full, facts)
+
+
+def _full_text(full: Row, facts: StudyFacts) -> str:
+    """`full`; of a study of one axis, where each case is its own full, with its level."""
+    levels = [f"{name}={level}" for name, level in full["levels"]]
+    return f"full, {levels[0]}" if facts.cases and not facts.parts and len(levels) == 1 else "full"
 
 
 def _stripped_text(row: Row, full: Row, stripped: Levels, floor: Levels, facts: StudyFacts) -> str:
