@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.answer.evidence import mode_of
 from harness.answer.group import Group, Json, median_of
+from harness.answer.pipes import is_pipe
 from harness.answer.predict import other_peak
 from harness.chips import peak
 from harness.counters import MATH_PIPE, TENSOR_ACTIVE, Counters, counters_of
@@ -30,6 +31,10 @@ def counters_text(group: Group) -> str:
     if known is None:
         return ""
     record, found = known
+    if is_pipe(
+        mode_of(record)[0]
+    ):  # a loop of another instruction: its tensor pipe is idle, and nobody asked
+        return ""
     active, stall = found.values.get(TENSOR_ACTIVE), _stall_text(found)
     said = [] if active is None else [f"reads the tensor pipe active {active:.0f} % of the time"]
     if stall:
