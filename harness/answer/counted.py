@@ -31,27 +31,25 @@ def counters_text(group: Group) -> str:
     if known is None:
         return ""
     record, found = known
-    if is_pipe(
-        mode_of(record)[0]
-    ):  # a loop of another instruction: its tensor pipe is idle, and nobody asked
+    if is_pipe(mode_of(record)[0]):
+        # A loop of another instruction: its tensor pipe is idle by intent.
         return ""
     active, stall = found.values.get(TENSOR_ACTIVE), _stall_text(found)
-    said = [] if active is None else [f"reads the tensor pipe active {active:.0f} % of the time"]
+    said = [] if active is None else [f"tensor pipe active {active:.0f} % of the time"]
     if stall:
-        said.append(stall if said else f"finds that {stall}")
+        said.append(stall)
     if not said:
         return ""
-    return " ".join([f"{found.tool} {'; '.join(said)}.", *_contradiction(group, record, active)])
+    return " ".join([f"{found.tool}: {'; '.join(said)}.", *_contradiction(group, record, active)])
 
 
 def _stall_text(found: Counters) -> str:
-    """What most warps wait for, and how many for the math pipe."""
+    """What most warps wait for, and how many for the math pipe, by their names in the profiler."""
     top, math = found.top_stall, found.stalls.get(MATH_PIPE)
     if top is None:
         return ""
-    name = "the math pipe" if top[0] == MATH_PIPE else f"`{top[0]}`"
-    rest = "" if math is None or top[0] == MATH_PIPE else f", for the math pipe {math:.2f}"
-    return f"warps wait most for {name} ({top[1]:.2f} per instruction issued){rest}"
+    rest = "" if math is None or top[0] == MATH_PIPE else f", math pipe throttle {math:.2f}"
+    return f"top stall {top[0].replace('_', ' ')}, {top[1]:.2f} warps per instruction issued{rest}"
 
 
 def _contradiction(group: Group, record: Json, active: float | None) -> list[str]:
