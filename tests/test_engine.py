@@ -379,11 +379,52 @@ def test_a_group_rests_when_all_its_intervals_are_narrow_and_the_others_go_on() 
     session = run(FakeDevice(kernels=kernels), Plan(seconds=1e6), entries)
     assert session.exit == "narrow"
     taken = {name: [s.round for s in found.samples] for name, found in session.results.items()}
-    assert taken["quiet"] == taken["quiet a"] == taken["peer"] == list(range(10))
+    assert taken["quiet"] == taken["quiet a"] == taken["peer"] == list(range(20))
     # Within a group every round holds every entry, the quiet one too.
     assert taken["noisy"] == taken["noisy a"] == taken["noisy b"] == list(range(session.rounds))
     assert session.rounds > 40
     assert {found.exit for found in session.results.values()} == {"narrow"}
+
+
+def test_a_full_with_a_full_of_its_own_goes_on_with_those_compared_with_it() -> None:
+    kernels = {
+        "full": FakeKernel(noise=1e-4),
+        "other full": FakeKernel(noise=1e-4),
+        "sets": FakeKernel(noise=0.01),
+        "lone": FakeKernel(noise=0.01),
+    }
+    fulls = {"other full": "full", "sets": "other full"}
+    entries = [Entry(id=name, full=fulls.get(name)) for name in kernels]
+    session = run(FakeDevice(kernels=kernels), Plan(seconds=1e6), entries)
+    assert session.exit == "narrow"
+    rounds = {name: len(found.samples) for name, found in session.results.items()}
+    assert rounds["full"] == rounds["other full"] == rounds["sets"] > 40
+    assert all((found.width or 1) <= 0.005 for found in session.results.values())
+
+
+def test_fulls_that_name_each_other_end_the_run_too() -> None:
+    kernels = {"a": FakeKernel(noise=1e-4), "b": FakeKernel(noise=1e-4)}
+    entries = [Entry(id="a", full="b"), Entry(id="b", full="a")]
+    assert run(FakeDevice(kernels=kernels), Plan(seconds=1e6), entries).exit == "narrow"
+
+
+def test_a_group_of_rare_samples_does_not_rest() -> None:
+    def rarely(timing: FakeTiming, number: int, launches: int) -> FakeTiming:
+        return timing if number < 5 or number % 3 == 0 else replace(timing, seconds=math.nan)
+
+    kernels = {"rare": FakeKernel(noise=1e-5, fault=rarely), "noisy": FakeKernel(noise=0.03)}
+    session = run(FakeDevice(kernels=kernels), Plan(seconds=1e6, retries=0))
+    assert len(session.results["rare"].samples) >= 20
+
+
+def test_a_group_at_rest_is_told_no_throttling_of_later_rounds() -> None:
+    def states(look: int) -> FakeState:
+        return FakeState(throttle=("hw_thermal_slowdown",) if 25 <= look < 28 else ())
+
+    kernels = {"quiet": FakeKernel(noise=1e-4), "noisy": FakeKernel(noise=0.02)}
+    session = run(FakeDevice(kernels=kernels, states=states), Plan(seconds=1e6))
+    assert not any("throttled" in note for note in session.results["quiet"].notes)
+    assert "3 throttled rounds thrown away: hw_thermal_slowdown" in session.results["noisy"].notes
 
 
 def test_a_group_that_rests_says_narrow_where_another_ran_out_of_time() -> None:

@@ -354,6 +354,7 @@ def test_bistable_are_two_groups_in_more_than_a_tenth_of_the_launches() -> None:
     assert not is_bistable(launches(*[one] * 9, groups))
     assert not is_bistable(launches(*[(0.005, 0.005)] * 10))
     assert not is_bistable(launches((None, None), (0.02, None)))
+    assert not is_bistable(launches(*[(0.0, 0.0)] * 99, groups))
 
 
 def test_sms_that_differ_by_small_steps_are_no_two_groups() -> None:

@@ -74,9 +74,9 @@ def _measured(loop: Loop, track: Track, width: float | None, ended: Exit | None)
 
 def _notes(loop: Loop, track: Track, timings: Sequence[Timing]) -> tuple[str, ...]:
     notes = []
-    if loop.throttled:
+    if track.throttled:
         reasons = ", ".join(sorted(loop.throttle_reasons))
-        notes.append(f"{loop.throttled} throttled rounds thrown away: {reasons}")
+        notes.append(f"{track.throttled} throttled rounds thrown away: {reasons}")
     if track.last_problem:
         notes.append(f"{track.rejected} samples thrown away: {track.last_problem}")
     if any(known_clock(timing.sm_hz) is None for timing in timings):

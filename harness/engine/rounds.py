@@ -18,6 +18,8 @@ from harness.errors import AblationError
 
 # An entry that gave nothing usable in so many rounds in a row is not asked again.
 HOPELESS = 3
+# A group rests after so many times the rounds that a run must have.
+REST_FACTOR = 2
 
 
 def measure(
@@ -133,6 +135,7 @@ def _keep_round(loop: Loop, number: int) -> bool:
         return True
     for track in loop.tracks.values():
         track.rejected += track.taken.pop(number, None) is not None
+        track.throttled += not track.resting
     loop.throttle_reasons |= reasons
     loop.sleep(loop.plan.pause_seconds * 2**loop.throttled_in_a_row)
     loop.throttled_in_a_row += 1
@@ -150,7 +153,8 @@ def _state(device: Device) -> State:
 def _rest(loop: Loop) -> float:
     """Let groups rest whose intervals are all narrow; the widest interval there is, of those and the others.
 
-    What paces nothing rests with its group, or ends with the last of the others.
+    Not before twice the rounds that a run must have: noise that comes in spells needs to be met. What paces
+    nothing rests with its group, or ends with the last of the others.
     """
     running = loop.running
     pacing = [track for track in running if track.entry.paces]
@@ -158,12 +162,16 @@ def _rest(loop: Loop) -> float:
         return 0.0
     entries = [track.entry for track in pacing if track.taken]
     taken = {name: track.taken for name, track in loop.tracks.items() if track.status is None}
-    groups: dict[str, float] = {}
-    for name, width in effect_widths(entries, taken, loop.plan.seed).items():
-        group = loop.tracks[name].group
-        groups[group] = max(groups.get(group, 0.0), width)
-    widest = max(groups.values(), default=math.inf)
+    widths = effect_widths(entries, taken, loop.plan.seed)
+    widest = max(widths.values(), default=math.inf)
     if widest > loop.plan.width:
+        least = REST_FACTOR * loop.plan.min_rounds
+        going = {
+            loop.group_of(track)
+            for track in pacing
+            if len(track.taken) < least or widths[track.entry.id] > loop.plan.width
+        }
+        paced = {loop.group_of(track) for track in pacing}
         for track in running:
-            track.resting = groups.get(track.group, math.inf) <= loop.plan.width
+            track.resting = loop.group_of(track) in paced - going
     return widest

@@ -27,11 +27,8 @@ class Track:
     reason: str = ""
     # The whole group's intervals are narrow: nothing more is learned from it.
     resting: bool = False
-
-    @property
-    def group(self) -> str:
-        """What it shares with all that are compared with the same full: that full's id."""
-        return self.entry.full or self.entry.id
+    # Rounds that were thrown away while it was still timed.
+    throttled: int = 0
 
     def fail(self, status: str, reason: str) -> None:
         """Take the entry out."""
@@ -62,6 +59,17 @@ class Loop:
     def alive(self) -> list[Track]:
         """The entries that did not fail."""
         return [track for track in self.tracks.values() if track.status is None]
+
+    def group_of(self, track: Track) -> str:
+        """What an entry shares with all that it is compared with, at whatever remove: the last full's id.
+
+        A full may itself be compared with another one.
+        """
+        seen, name = {track.entry.id}, track.entry.id
+        while (known := self.tracks.get(name)) and known.entry.full and known.entry.full not in seen:
+            name = known.entry.full
+            seen.add(name)
+        return name
 
     @property
     def running(self) -> list[Track]:

@@ -34,7 +34,11 @@ def is_bistable(samples: Mapping[str, Sequence[Any]], limit: float = BISTABLE) -
     """
     spreads = samples.get("spread") or ()
     gaps = samples.get("gap") or spreads
-    known = [(gap, spread) for gap, spread in zip(gaps, spreads, strict=False) if gap is not None and spread]
+    known = [
+        (gap, spread)
+        for gap, spread in zip(gaps, spreads, strict=False)
+        if gap is not None and spread is not None
+    ]
     in_two = sum(1 for gap, spread in known if gap > max(limit, spread / 2))
     return in_two > len(known) / 10
 
