@@ -493,6 +493,16 @@ def test_publish_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "run `ablate publish`" in capsys.readouterr().err
     assert cli.main(["publish", *words]) == 0
     assert cli.main(["check", *words]) == 0
+    built = made.record(rates=None, gpu=None, target={"arch": "sm_90a", "gpu": None})
+    made.results(tmp_path, built, gpu=None, run="b" * 32)
+    capsys.readouterr()
+    assert cli.main(["publish", *words]) == 0
+    assert "left out: 1 file of records made without a GPU" in capsys.readouterr().out
+    assert cli.main(["check", *words]) == 0
+    assert cli.main(["check", "--built", *words]) == 1
+    assert cli.main(["publish", "--built", *words]) == 0
+    assert cli.main(["check", "--built", *words]) == 0
+    assert cli.main(["publish", *words]) == 0
     bad = tmp_path / "records" / "bad.jsonl"
     bad.write_text("foreign")
     capsys.readouterr()

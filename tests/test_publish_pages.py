@@ -123,6 +123,60 @@ def test_a_table_without_records_goes_and_hand_written_files_stay(tmp_path: Path
     assert publish.check(tmp_path) == ()
 
 
+def add_built(root: Path) -> None:
+    """What a run without a GPU leaves in a results folder."""
+    target = {"arch": "sm_90a", "gpu": None}
+    rows = [made.record("full@m128", None, gpu=None, target=target)]
+    made.write(root / "records/demo/sm_90a/b.jsonl", made.header(None, run="b" * 32), rows)
+
+
+def test_what_was_only_built_changes_no_table(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    publish.publish(tmp_path)
+    before = snapshot(tmp_path)
+    add_built(tmp_path)
+    assert publish.publish(tmp_path) == publish.Published(written=(), problems=(), left_out=1)
+    assert publish.check(tmp_path) == ()
+    assert snapshot(tmp_path).items() >= before.items()
+    assert publish.stale(tmp_path, lambda record: "another" if record["type"] == "built" else None) == ()
+
+
+def test_what_was_only_built_is_published_where_that_is_asked_for(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    add_built(tmp_path)
+    assert publish.publish(tmp_path, built=True).left_out == 0
+    assert (tmp_path / "tables/demo-built.md").is_file()
+    assert "demo-built" in (tmp_path / "README.md").read_text()
+    assert publish.check(tmp_path, built=True) == ()
+    assert publish.stale(tmp_path, lambda record: "another", built=True)[-1].startswith("demo built for sm")
+    problems = publish.check(tmp_path)
+    assert [line.partition(" is out of date: ")[0] for line in problems] == [
+        str(tmp_path / "README.md"),
+        str(tmp_path / "report/index.html"),
+    ]
+    assert all("`ablate check --built`" in line for line in problems)
+
+
+def test_built_tables_from_before_are_no_fault_and_go_when_publishing(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record())
+    publish.publish(tmp_path)
+    committed = snapshot(tmp_path)
+    add_built(tmp_path)
+    # Published when the template had changed: the built row is marked stale, and has the digest of the other.
+    publish.publish(tmp_path, built=True, context=publish.Context(current=lambda record: "another"))
+    for name, data in committed.items():
+        (tmp_path / name).write_bytes(data)  # as a checkout puts them back
+    assert publish.check(tmp_path) == ()
+    publish.publish(tmp_path)
+    assert not list((tmp_path / "tables").glob("*-built.*"))
+
+
+def test_a_built_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    add_built(tmp_path)
+    (tmp_path / "records/demo/sm_90a/b.jsonl").write_text("foreign\n")
+    assert len(publish.check(tmp_path)) == 1
+
+
 def test_a_foreign_file_is_named_and_the_others_are_published(tmp_path: Path) -> None:
     made.results(tmp_path, made.record())
     bad = tmp_path / "records" / "demo" / "bad.jsonl"

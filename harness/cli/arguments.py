@@ -33,7 +33,7 @@ _EXAMPLES = {
         "ablate show CASE --diff",
         "ablate show CASE --sass --target sm_90a",
     ),
-    "publish": ("ablate publish", "ablate publish --results elsewhere"),
+    "publish": ("ablate publish", "ablate publish --results elsewhere --built"),
     "check": ("ablate check", "ablate check --release"),
     "cache": ("ablate cache", "ablate cache --clear"),
     "doctor": ("ablate doctor", "ablate doctor --json"),
@@ -186,6 +186,9 @@ def _add_show(command: argparse.ArgumentParser) -> None:
 
 
 def _add_tables(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--built", action="store_true", help="also what was only built, on a machine without a GPU"
+    )
     command.add_argument(
         "--readme", type=Path, action="append", metavar="FILE", help="file with table markers (README.md)"
     )

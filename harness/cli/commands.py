@@ -102,14 +102,23 @@ def publish(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
     results, readmes = check_output(arguments.results), _readmes(arguments.readme, arguments.results)
     keep_sources(results)
-    published = tables.publish(results, readmes=readmes, context=context())
+    published = tables.publish(results, readmes=readmes, context=context(), built=arguments.built)
     if arguments.json:
-        say_json({"written": [str(path) for path in published.written], "problems": list(published.problems)})
+        say_json(
+            {
+                "written": [str(path) for path in published.written],
+                "problems": list(published.problems),
+                "left_out": published.left_out,
+            }
+        )
     else:
         for path in published.written:
             say(f"wrote {path}")
         if not published.written:
             say("every table is up to date")
+        if published.left_out:
+            files = "file" if published.left_out == 1 else "files"
+            say(f"left out: {published.left_out} {files} of records made without a GPU (--built: these, too)")
     for problem in published.problems:
         complain(problem)
     return _USAGE if published.problems else 0
@@ -123,8 +132,8 @@ def check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     results, readmes = check_results(arguments.results), _readmes(arguments.readme, arguments.results)
     if not results.is_dir():
         raise UsageError(f"--results {results}: there is no such folder, so nothing to check")
-    problems = tables.check(results, readmes=readmes, context=context())
-    stale = tables.stale(results, digest_today())
+    problems = tables.check(results, readmes=readmes, context=context(), built=arguments.built)
+    stale = tables.stale(results, digest_today(), built=arguments.built)
     if arguments.release:
         problems, stale = (*problems, *stale), ()
     if arguments.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,9 @@ from harness.publish.labels import OTHER_CONFIGURATIONS, labels
 from harness.store import RecordFile
 
 Row = Mapping[str, Any]
+
+# How the file names of tables end that hold no GPU.
+_BUILT_ENDING = "-built"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class Section:
     @property
     def stem(self) -> str:
         """File name of the table, without its ending."""
-        return safe_name(f"{self.study}-{self.gpu}") if self.gpu else safe_name(f"{self.study}-built")
+        return safe_name(f"{self.study}-{self.gpu}") if self.gpu else safe_name(self.study + _BUILT_ENDING)
 
     @property
     def title(self) -> str:
@@ -63,6 +67,11 @@ class Section:
         """The rows at other configurations, of which a main row's ceiling is the best."""
         main = {id(row) for row in self.main}
         return tuple(row for row in self.rows if id(row) not in main)
+
+
+def is_of_built(path: Path) -> bool:
+    """Whether a file is a table of what was only built, by its name."""
+    return path.stem.endswith(_BUILT_ENDING)
 
 
 def _is_alternative(row: Row, shown: set[Any]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.publish.collect import find, read_all
+from harness.publish.collect import Built, find, read_all, read_published
 from harness.publish.columns import Row
 from harness.publish.csv_table import csv_text
 from harness.publish.frame import frame
@@ -20,7 +20,7 @@ from harness.publish.latex import tex_section
 from harness.publish.markdown import fill_markers, markdown_section, marker_problems
 from harness.publish.matrix import entries, matrix_csv, matrix_markdown, matrix_tex
 from harness.publish.page import page
-from harness.publish.section import Section, rows_of, sections
+from harness.publish.section import Section, is_of_built, rows_of, sections
 from harness.publish.stale import as_marked, marked, stale_lines
 from harness.publish.text import text_table
 from harness.publish.thread import thread
@@ -38,10 +38,12 @@ SOURCES = "sources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What publishing did: files whose text changed or went, and one line for each file at fault."""
+    """What publishing did: files whose text changed or went, one line for each file at fault, and how many
+    record files of machines without a GPU were left out."""
 
     written: tuple[Path, ...]
     problems: tuple[str, ...]
+    left_out: int = 0
 
 
 def publish(
@@ -49,36 +51,52 @@ def publish(
     *,
     readmes: Sequence[Path] = (),
     context: Context | None = None,
+    built: bool = False,
 ) -> Published:
     """Write tables/, README.md and the marked tables of `readmes`; equal records give equal bytes.
 
     A record file that cannot be read is named in the answer and left out; the others are published.
-    Rows of another text than `context.current` says are labelled stale.
+    Rows of another text than `context.current` says are labelled stale. What was only built, on a machine
+    without a GPU, is published with `built` only: it is nobody else's, and its records are not committed.
     """
-    wanted, problems = _fresh(results, readmes, context or Context())
+    wanted, problems, left = _fresh(results, readmes, context or Context(), built=built)
     written = [path for path, text in wanted.items() if _write(path, text)]
     extra = _unwanted(results, wanted)
     for path in extra:
         path.unlink()
-    return Published(written=(*written, *extra), problems=tuple(problems))
+    return Published(written=(*written, *extra), problems=tuple(problems), left_out=len(left))
 
 
-def check(results: Path, *, readmes: Sequence[Path] = (), context: Context | None = None) -> tuple[str, ...]:
+def check(
+    results: Path,
+    *,
+    readmes: Sequence[Path] = (),
+    context: Context | None = None,
+    built: bool = False,
+) -> tuple[str, ...]:
     """One line per fault: an invalid record, a table that is missing, left over or unlike a fresh one.
 
     Which rows are stale is taken from the written tables: a template that changed makes none of them wrong.
+    Without `built`, records and tables of what was only built are as if they were not there.
     """
-    as_written = replace(context or Context(), current=as_marked(marked(results / "tables")))
-    wanted, problems = _fresh(results, readmes, as_written)
+    tables = [path for path in sorted((results / "tables").glob("*.csv")) if built or not is_of_built(path)]
+    as_written = replace(context or Context(), current=as_marked(marked(tables)))
+    wanted, problems, left = _fresh(results, readmes, as_written, built=built)
     for path in find(results):
-        problems += [line for text in validate(path) if (line := _placed(path, text)) not in problems]
+        if path not in left:
+            problems += [line for text in validate(path) if (line := _placed(path, text)) not in problems]
+    extra = _unwanted(results, wanted)
+    remedy = "run `ablate publish`"
+    if not built and any(map(is_of_built, extra)):
+        # They tell of an `ablate publish --built`, which changed the index and the page, too.
+        extra = [path for path in extra if not is_of_built(path)]
+        remedy += ", or `ablate check --built` where it was published with --built"
     for path, text in wanted.items():
         if not path.is_file():
-            problems.append(f"{path} is missing: run `ablate publish`")
+            problems.append(f"{path} is missing: {remedy}")
         elif path.read_bytes() != text.encode():
-            problems.append(f"{path} is out of date: run `ablate publish`")
-    problems += [f"{path} belongs to no record: run `ablate publish`" for path in _unwanted(results, wanted)]
-    return tuple(problems)
+            problems.append(f"{path} is out of date: {remedy}")
+    return (*problems, *(f"{path} belongs to no record: {remedy}" for path in extra))
 
 
 def _placed(path: Path, problem: str) -> str:
@@ -86,9 +104,9 @@ def _placed(path: Path, problem: str) -> str:
     return problem if problem.startswith(str(path)) else f"{path.parent}/{problem}"
 
 
-def stale(results: Path, current: Current) -> tuple[str, ...]:
+def stale(results: Path, current: Current, *, built: bool = False) -> tuple[str, ...]:
     """One line per study and machine with shown rows whose source is not what its template renders today."""
-    files, _ = read_all(find(results))
+    files, _, _ = read_published(results, built=built)
     return stale_lines(row for row in rows_of(frame(files, None, current)) if row["latest"])
 
 
@@ -115,9 +133,11 @@ def _frame(files: Sequence[RecordFile], context: Context) -> pd.DataFrame:
     return frame(files, context.known, context.current, context.bounds)
 
 
-def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[dict[Path, str], list[str]]:
-    """Path -> text of everything that is published, and what is at fault."""
-    files, found = read_all(find(results))
+def _fresh(
+    results: Path, readmes: Sequence[Path], context: Context, *, built: bool
+) -> tuple[dict[Path, str], list[str], Built]:
+    """Path -> text of everything that is published, what is at fault, and the record files left out."""
+    files, found, left = read_published(results, built=built)
     problems = list(found)
     data = _frame(files, context)
     made, others = sections(data, files, context.known), rows_of(data)
@@ -140,7 +160,7 @@ def _fresh(results: Path, readmes: Sequence[Path], context: Context) -> tuple[di
             continue
         problems += [f"{path}: {line}" for line in marker_problems(text, by_stem)]
         wanted[path] = fill_markers(text, lambda stem, brief: _joined(by_stem.get(stem, ()), others, brief))
-    return wanted, problems
+    return wanted, problems, left
 
 
 def _add_thread(

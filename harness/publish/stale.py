@@ -47,10 +47,10 @@ def stale_lines(rows: Iterable[Json]) -> tuple[str, ...]:
     )
 
 
-def marked(folder: Path) -> Marks:
-    """The rows that the written tables call stale: what they said when they were published."""
+def marked(tables: Iterable[Path]) -> Marks:
+    """The rows that written tables (CSV) call stale: what they said when they were published."""
     found = set()
-    for path in sorted(folder.glob("*.csv")):
+    for path in tables:
         try:
             rows = list(csv.DictReader(io.StringIO(path.read_bytes().decode(), newline="")))
         except (OSError, ValueError, csv.Error):
