@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TENSOR_ACTIVE = "tensor_active_percent"
+MOST = 1e18
 _STALLED = "stalled_"
 MATH_PIPE = "math_pipe_throttle"
 
@@ -17,8 +18,8 @@ class Counters:
 
     Args:
         tool: the profiler, with its version.
-        values: percentages (`..._percent`) are of the cycles that an SM was active; `stalled_...` are warps
-            that waited for that reason, per instruction issued.
+        values: percentages (`..._percent`) are of the cycles that an SM was active; `stalled_...` are
+            clocks that warps stalled for that reason, summed over the warps, per instruction issued.
     """
 
     tool: str
@@ -26,13 +27,13 @@ class Counters:
 
     @property
     def stalls(self) -> dict[str, float]:
-        """Reason -> warps that waited for it, per instruction issued; most first, of equals by name."""
+        """Reason -> clocks that warps stalled for it, per instruction issued; most first, then by name."""
         found = [(n.removeprefix(_STALLED), v) for n, v in self.values.items() if n.startswith(_STALLED)]
         return dict(sorted(found, key=lambda one: (-one[1], one[0])))
 
     @property
     def top_stall(self) -> tuple[str, float] | None:
-        """The reason of those read that most warps waited for, and how many; None where none waited."""
+        """The reason of those read with most such clocks, and how many; None where none stalled."""
         reason, warps = next(iter(self.stalls.items()), ("", 0.0))
         return (reason, warps) if warps > 0 else None
 
@@ -41,5 +42,6 @@ def counters_of(record: Mapping[str, Any]) -> Counters | None:
     """The counters of a record; None where no value was read."""
     found = record.get("counters") or {}
     read = (found.get("values") or {}).items()
-    values = {str(name): float(value) for name, value in read if isinstance(value, (int, float))}
+    # Beyond that it is no number that a launch can give, and none that a float holds.
+    values = {str(n): float(v) for n, v in read if isinstance(v, (int, float)) and abs(v) < MOST}
     return Counters(tool=str(found.get("tool") or "a profiler"), values=values) if values else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from harness import probes
+from harness.counters import counters_of as counters_of_record
 from harness.errors import ToolError, UsageError
 from harness.gpu import counters
 from harness.gpu.commands import Entry, FixedInputs, Run
@@ -101,11 +103,58 @@ def test_a_program_that_does_not_start_is_a_tool_error() -> None:
 
 
 def test_refused_counters_are_named(tmp_path: Path) -> None:
-    program = tmp_path / "ncu"
-    program.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'\nexit 1\n")
-    program.chmod(0o755)
+    refusing = program(tmp_path, "echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1")
     with pytest.raises(ToolError, match="keeps hardware counters from this user"):
-        read_counters([entry(0)], facts(), str(program))
+        read_counters([entry(0)], facts(), refusing)
+
+
+def program(folder: Path, text: str) -> str:
+    """A stand-in for ncu that does what a shell script says."""
+    path = folder / "ncu"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("exit 137", "exit status 137"),
+        ("printf 'caf\\351'; exit 1", "exit status 1"),
+        ("exit 0", "counted 0 launches of 1"),
+        ('for word; do case $word in --log-file=*) mkdir "${word#*=}";; esac; done', "counted 0 launches"),
+    ],
+)
+def test_an_ncu_that_misbehaves_is_a_tool_error(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        read_counters([entry(0)], facts(), program(tmp_path, text))
+
+
+def test_an_ncu_that_hangs_takes_its_children_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "START_SECONDS", 0.3)
+    monkeypatch.setattr(counters, "ENTRY_SECONDS", 0.0)
+    mark = tmp_path / "alive"
+    with pytest.raises(ToolError, match="did not end within"):
+        read_counters([entry(0)], facts(), program(tmp_path, f"(sleep 1; touch {mark}) & wait"))
+    time.sleep(1.2)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [PAGE[: PAGE.index("71.16") + 1], PAGE.replace('"71.16"', '"71'), PAGE[: PAGE.index('"1","613"') + 9]],
+)
+def test_a_page_that_was_cut_gives_no_number(page: str) -> None:
+    with pytest.raises(ToolError, match=r"launches of 2|no CSV"):
+        read_counters([entry(0), entry(1)], facts(), "ncu", run=Ncu(page))
+
+
+def test_a_number_that_is_not_written_in_english_is_left_out() -> None:
+    page = PAGE.replace("1.14", "1,14").replace("53.21", "0,95")
+    found = read_counters([entry(0), entry(1)], facts(), "ncu", run=Ncu(page))
+    assert found["case 0"] == {"tensor_instructions": 34603008.0, "l2_hit_percent": 90.03}
 
 
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)])
@@ -141,3 +190,9 @@ def test_counters_that_only_root_may_read_are_refused(monkeypatch: pytest.Monkey
 def test_the_package_of_the_child_exists() -> None:
     assert counters.CHILD == "harness.gpu.counted"
     assert (counters.ROOT / "harness/gpu/counted.py").is_file()
+
+
+def test_values_that_no_launch_gives_are_not_read_from_a_record() -> None:
+    found = counters_of_record({"counters": {"tool": "x", "values": {"a": 10**400, "b": "1", "c": 2.5}}})
+    assert found is not None and found.values == {"c": 2.5}
+    assert counters_of_record({"counters": None}) is None

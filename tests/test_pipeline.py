@@ -634,9 +634,12 @@ def test_tensor_instructions_that_the_work_does_not_know_are_said(
 
 
 @pytest.mark.usefixtures("ncu")
-def test_an_ncu_that_fails_costs_the_counters_and_no_row(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ToolError("ncu counted 1 launches of 5"), PermissionError("ncu")])
+def test_an_ncu_that_fails_costs_the_counters_and_no_row(
+    go: Go, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fails(*_: object) -> None:
-        raise ToolError("ncu counted 1 launches of 5")
+        raise error
 
     monkeypatch.setattr(counting, "read_counters", fails)
     found = rows(go(gpu=GPU, counters=True))

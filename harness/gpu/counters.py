@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 # The start of ncu and of CUDA in the child, then the replays of one entry, generously.
 START_SECONDS, ENTRY_SECONDS = 120.0, 10.0
 # "Sustained" rates are typical ones: a little more than all of one can be.
-MOST_PERCENT = 105.0
+MOST_PERCENT = 101.0
 HOPPER, BLACKWELL = (9, 0), (10, 0)
+
+# As ncu writes one where numbers are written as in English: 34,603,008 or 53.21.
+_NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?([eE][-+]?\d+)?")
 
 Run = Callable[[Sequence[str], float], str]
 
@@ -61,9 +65,10 @@ def _ops(types: str, spelling: str) -> tuple[Counter, ...]:
     )
 
 
-# Percentages are of the cycles that an SM was active, against what the unit sustains. `stalled_...` are warps
-# that waited for that reason, for each instruction issued. `ops_...` knows the dense rate of its types, where
-# tensor_active is of the pipe, whatever runs on it. Names as ncu 2025.3 lists them for each chip.
+# Percentages are of the cycles that an SM was active, against what the unit sustains. `stalled_...` are
+# clocks that warps stalled for that reason, summed over the warps, for each instruction issued. `ops_...`
+# knows the dense rate of its types, where tensor_active is of the pipe, whatever runs on it. Names as ncu
+# 2025.3 lists them for each chip.
 COUNTERS = (
     Counter(name="tensor_active_percent", metric=_active("sm__pipe_tensor_cycles_active"), until=BLACKWELL),
     Counter(
@@ -128,9 +133,9 @@ def read_counters(
             str(plan),
         ]
         said = (run or _run)(command, START_SECONDS + ENTRY_SECONDS * len(entries))
-        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     rows = table_of(text)
-    names = [row.get("Kernel Name", "").split("(")[0] for row in rows]
+    names = [(row.get("Kernel Name") or "").split("(")[0] for row in rows]
     if names != [entry.kernel for entry in entries]:
         raise ToolError(
             f"ncu counted {len(rows)} launches of {len(entries)}", detail=f"{text[-2000:]}\n{said[-2000:]}"
@@ -139,37 +144,65 @@ def read_counters(
 
 
 def table_of(text: str) -> list[dict[str, str]]:
-    """The rows of ncu's raw CSV page, by column; lines before its head and the line of units are left out."""
+    """The rows of ncu's raw CSV page, by column. ToolError when it is no CSV.
+
+    Lines before its head, the line of units and a row that was cut are left out.
+    """
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith('"ID"')]
     if not heads:
         return []
-    reader = csv.DictReader(io.StringIO("\n".join(lines[heads[0] :])))
-    return [row for row in reader if (row["ID"] or "").isdigit()]
+    try:
+        rows = list(csv.DictReader(io.StringIO("\n".join(lines[heads[0] :])), strict=True))
+    except csv.Error as error:
+        raise ToolError(f"ncu's page is no CSV: {error}", detail=text[-2000:]) from None
+    return [row for row in rows if (row["ID"] or "").isdigit() and None not in row.values()]
 
 
 def _values(row: Mapping[str, str], asked: Sequence[Counter]) -> dict[str, float]:
     found = {}
     for one in asked:
-        try:
-            value = float((row.get(one.metric) or "").replace(",", ""))
-        except ValueError:  # "n/a", or a metric that this ncu does not know
+        text = row.get(one.metric) or ""
+        if not _NUMBER.fullmatch(text):  # "n/a", or a metric that this ncu does not know
             continue
+        value = float(text.replace(",", ""))
         # Numerator and denominator may come from different replays of a launch that touches little.
-        if math.isfinite(value) and not (one.name.endswith("_percent") and value > MOST_PERCENT):
+        if not (one.name.endswith("_percent") and value > MOST_PERCENT):
             found[one.name] = value
     return found
 
 
 def _run(command: Sequence[str], seconds: float) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    """What the program says; its children end with it. ToolError when it fails, hangs or may not count."""
+    environment = {
+        **os.environ,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"ncu did not end within {seconds:.0f} s") from None
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         raise ToolError(f"ncu does not start: {error}") from None
-    said = done.stdout + done.stderr
+    with process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"ncu did not end within {seconds:.0f} s") from None
+        finally:
+            # Also on Ctrl-C: what ncu watches would go on using the GPU.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if "ERR_NVGPUCTRPERM" in said:
         raise ToolError("the driver keeps hardware counters from this user (ERR_NVGPUCTRPERM)", detail=said)
+    if process.returncode:
+        raise ToolError(f"ncu ended with exit status {process.returncode}", detail=said[-2000:])
     return said

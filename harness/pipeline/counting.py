@@ -49,8 +49,8 @@ def read_hardware(bench: Bench, verified: Sequence[Candidate], ui: Ui) -> None:
         try:
             tool = f"Nsight Compute {probes.ncu()}"
             found = read_counters(entries, bench.facts, probes.ncu_program())
-        except ToolError as error:
-            ui.note(f"{study.name}: no hardware counters: {error.message}")
+        except (ToolError, OSError) as error:
+            ui.note(f"{study.name}: no hardware counters: {error}")
             return
     for candidate in firsts:
         values = found[candidate.id]
