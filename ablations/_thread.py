@@ -214,12 +214,16 @@ def _proposal() -> tuple[str, str, tuple[tuple[str, Spot], ...]]:
     rows = [
         (name, _spot(pipelining.STUDY, chunks=chunks, stages=stages)) for name, chunks, stages in arrangements
     ]
+    other = _spot(attention.STUDY, head_dim=128)
+    rows.append(("study attention's loop, same tile: 2 stages of whole tiles, one barrier a tile", other))
     rows.append(("1 chunk, 1 stage, no copies at all", _spot(pipelining.STUDY, gmem_copy="stripped")))
     return (
         "What the proposal gives",
         "The thread proposes to cut K and V into chunks of the head dimension and to copy one under the "
-        "MMAs of the other; the usual way is more whole tiles in flight. Both are varied here, on one loop; "
-        "1 chunk with 1 stage is FlashAttention-2's arrangement. The last row has no copies to arrange.",
+        "MMAs of the other; the usual way is more whole tiles in flight. Both are varied here, on one loop, "
+        "at head dim 128; 1 chunk with 1 stage is FlashAttention-2's arrangement. Each takes two barriers a "
+        "tile or more. Two stages of whole tiles need one only, as study `attention` has them: hold the "
+        "words below against its row. The last row has no copies to arrange.",
         tuple(rows),
     )
 

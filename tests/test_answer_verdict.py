@@ -297,7 +297,7 @@ def test_pure_noise_names_no_part(seed: int) -> None:
 def test_a_kernel_with_nothing_to_strip_is_told_so() -> None:
     records = timed("full", 6.0, {"chains": 1}) + timed("chains=2", 3.2, {"chains": 2})
     text = verdict_of(records, study()).sentence
-    assert text.startswith("latency-bound (more chains 2 saves 47 %; nothing is left to strip,")
+    assert text.startswith("latency-bound (more chains 2 saves 47 %; the study strips nothing from it,")
 
 
 def test_a_single_case_run_again_does_not_take_the_table_away() -> None:
@@ -406,11 +406,11 @@ def test_the_counter_of_a_chip_with_two_rates_is_held_against_neither() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"stalled_wait": 1.0}, "ncu 1: top stall wait, 1.00 warps per instruction issued."),
+        ({"stalled_wait": 1.0}, "ncu 1: top stall wait, 1.00 clk per instruction issued."),
         ({"tensor_active_percent": 53.0}, "ncu 1: tensor pipe active 53 % of the time."),
         (
             {"tensor_active_percent": 53.0, "stalled_math_pipe_throttle": 2.0, "stalled_wait": 1.0},
-            "of the time; top stall math pipe throttle, 2.00 warps per instruction issued.",
+            "of the time; top stall math pipe throttle, 2.00 clk per instruction issued.",
         ),
         ({"tensor_active_percent": 53.0, "stalled_wait": 0.0}, "ncu 1: tensor pipe active 53 %"),
     ],

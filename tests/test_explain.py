@@ -75,7 +75,7 @@ def test_counters_of_full_are_told_and_in_the_json(
     folder = records(tmp_path / "with", counters=read)
     _, out, _ = said(capsys, "--records", str(folder))
     assert (
-        "Nsight Compute 2025.3.1: tensor pipe active 29 % of the time; top stall wait, 1.14 warps per "
+        "Nsight Compute 2025.3.1: tensor pipe active 29 % of the time; top stall wait, 1.14 clk per "
         "instruction issued, math pipe throttle 0.52. " in " ".join(out.split())
     )
     assert max(map(len, out.splitlines())) <= 80

@@ -49,7 +49,7 @@ def _stall_text(found: Counters) -> str:
     if top is None:
         return ""
     rest = "" if math is None or top[0] == MATH_PIPE else f", math pipe throttle {math:.2f}"
-    return f"top stall {top[0].replace('_', ' ')}, {top[1]:.2f} warps per instruction issued{rest}"
+    return f"top stall {top[0].replace('_', ' ')}, {top[1]:.2f} clk per instruction issued{rest}"
 
 
 def _contradiction(group: Group, record: Json, active: float | None) -> list[str]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from harness.answer.costs import Amount
-from harness.answer.estimate import SPREAD
+from harness.answer.estimate import FITTED, SPREAD
 from harness.answer.predict import Prediction
 from harness.answer.result import Attribution, Row
 from harness.answer.verdict import Verdict
@@ -114,10 +114,11 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     for sentence in dict.fromkeys(prediction_sentence(p) for p in found):
         lines += _wrapped(sentence, indent="  ")
     if any(p.estimate is not None for p in found):
-        low, middle, high = SPREAD
+        (low, middle, high), (first, half, last) = SPREAD, FITTED
         lines += _wrapped(
-            "est.: TFLOP/s of a simulated SM, an estimate and no bound: loops it was not fitted to ran at "
-            f"{low} to {high} of it (median {middle}) on an H200, other chips were never compared.",
+            "est.: TFLOP/s of a simulated SM, an estimate and no bound: on an H200 loops it was fitted to "
+            f"ran at {first} to {last} of it (median {half}), others at {low} to {high} ({middle}); other "
+            "chips were never compared.",
             indent="  ",
         )
     unknown = sorted({name for p in found for name in p.unknown})

@@ -47,7 +47,7 @@ def _why_latency(decision: Decision, evidence: Evidence) -> list[str]:
     if decision.low_floor and evidence.exposed:
         why.append("with everything stripped that can be it still stays under its ceiling")
     elif decision.low_floor:
-        why.append("nothing is left to strip, and it stays under its ceiling")
+        why.append("the study strips nothing from it, and it stays under its ceiling")
     return why
 
 
@@ -140,7 +140,7 @@ def evidence_text(
     """The evidence in one paragraph."""
     parts = []
     if evidence.ratio is not None:
-        parts.append(f"Full runs at {_interval(evidence.ratio)} of its ceiling.")
+        parts.append(f"Full runs at {_interval(evidence.ratio)} of its path's ceiling.")
     if attribution is not None and evidence.exposed:
         parts.append(_costs_text(evidence))
     if evidence.unmeasured:

@@ -106,8 +106,12 @@ def bound(header: Mapping[str, Any], record: Mapping[str, Any]) -> Bound | None:
     if found is None:
         return None
     most = found.pipes[0]
+    hard = next(use for use in found.pipes if not use.soft)
     return Bound(
-        flop_clk_sm=found.flop_clk_sm, binding=found.binding, memory=most.pipe if most.soft else None
+        flop_clk_sm=found.flop_clk_sm,
+        binding=found.binding,
+        memory=most.pipe if most.soft else None,
+        memory_flop_clk_sm=found.flop_clk_sm * hard.clk / most.clk if most.soft else None,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import store
-from harness.answer.estimate import SPREAD
+from harness.answer.estimate import FITTED, SPREAD
 from harness.build.cache import Cache
 from harness.cases import CEILING, default_cases
 from harness.chips import Chip
@@ -71,7 +71,8 @@ def _stored(record: Record) -> Record:
     if "predicted" in record:
         predicted = {k: v for k, v in record["predicted"].items() if k != "uses"}
         spread = None if predicted["estimate"] is None else list(SPREAD)
-        kept["predicted"] = {**predicted, "estimate_spread": spread}
+        fitted = None if spread is None else list(FITTED)
+        kept["predicted"] = {**predicted, "estimate_spread": spread, "estimate_fitted": fitted}
     return kept
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.counters import counters_of
 from harness.publish.columns import MATH_THROTTLE, TENSOR, TOP_STALL, Column, Row
 from harness.publish.derive import median, product_of
 from harness.publish.section import Section
@@ -14,8 +15,10 @@ from harness.publish.stale import refresh_command
 _COUNTED = {
     TENSOR: "tensor active is of an SM's active cycles and of the tensor pipe, whichever the accumulator, to "
     "be read beside % of path peak",
-    MATH_THROTTLE: "math throttle is how many warps waited for a math pipe per instruction issued",
-    TOP_STALL: "top stall what most of them waited for, of the reasons read, and how many",
+    MATH_THROTTLE: "math throttle is the clocks that warps stalled for a math pipe, summed over the warps, "
+    "per instruction issued",
+    TOP_STALL: "top stall is the reason of those read with most such clocks: wait is the fixed latency of "
+    "an instruction, and leads beside a full pipe, too",
 }
 
 
@@ -40,7 +43,14 @@ def counters_words(rows: Sequence[Row], shown: Sequence[Column]) -> list[str]:
         return []
     tools = dict.fromkeys(str(row["profiler"]) for row in rows if row["profiler"])
     read = f"{', '.join(tools)} read one warm launch of one text of a case, outside the timing"
+    if TOP_STALL in shown:
+        words.append(f"reasons read: {', '.join(_reasons(rows))}")
     return [f"counters: {'; '.join([read, *words])}"]
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    found = [counters_of(row["record"]) for row in rows]
+    return sorted({reason for counters in found if counters for reason in counters.stalls})
 
 
 def _machine(section: Section) -> str:
@@ -139,17 +149,26 @@ def _estimates(section: Section) -> list[str]:
     if not found:
         return []
     toolkits = dict.fromkeys(str(record.get("toolkit")) for record in found)
-    spread = (found[0].get("predicted") or {}).get("estimate_spread")
-    return [f"estimate: of a simulated SM running the code of NVRTC {', '.join(toolkits)}{_spread(spread)}"]
+    told = how_far_off(found[0].get("predicted") or {})
+    return [f"estimate: of a simulated SM running the code of NVRTC {', '.join(toolkits)}{_no_bound(told)}"]
 
 
-def _spread(spread: Sequence[float] | None) -> str:
+def _no_bound(told: str) -> str:
+    return f"; it is no bound: on an H200 {told}; other chips were never compared" if told else ""
+
+
+def how_far_off(predicted: Mapping[str, Any]) -> str:
+    """What loops reached of their estimate, those it was fitted to and others; "" where nobody said."""
+    spread, fitted = predicted.get("estimate_spread"), predicted.get("estimate_fitted")
     if not spread:
         return ""
     low, middle, high = (f"{value:g}" for value in spread)
+    if not fitted:
+        return f"loops it was not fitted to ran at {low} to {high} of it (median {middle})"
+    first, half, last = (f"{value:g}" for value in fitted)
     return (
-        f"; it is no bound: loops it was not fitted to ran at {low} to {high} of it (median {middle}) "
-        "on an H200, other chips were never compared"
+        f"loops it was fitted to ran at {first} to {last} of it (median {half}), others at {low} to {high} "
+        f"({middle})"
     )
 
 
@@ -158,8 +177,8 @@ def _bounds(section: Section) -> str:
     found = [row["record"].get("predicted") or {} for row in section.rows]
     hz = next((p["boost_hz"] for p in found if p.get("boost_hz")), None)
     text += f"; TFLOP/s at {hz / 1e6:.0f} MHz boost by specification" if hz else ""
-    spread = next((p["estimate_spread"] for p in found if p.get("estimate_spread")), None)
-    return f"{text}; estimate: of a simulated SM{_spread(spread)}" if spread else text
+    told = next((said for p in found if (said := how_far_off(p))), "")
+    return f"{text}; estimate: of a simulated SM{_no_bound(told)}" if told else text
 
 
 def _peaks(section: Section) -> list[str]:

@@ -69,9 +69,9 @@ OWN = Column(key="own_percent", short="% of|path", label="% of path peak", digit
 CHIP = Column(key="chip_percent", short="% of|chip", label="% of chip peak", digits=1)
 TENSOR = Column(key="tensor_active_percent", short="tensor|active %", label="tensor active %", digits=1)
 MATH_THROTTLE = Column(
-    key="math_throttle", short="math thr.|/issue", label="math throttle (warps per issue)", digits=2
+    key="math_throttle", short="math thr.|/issue", label="math throttle (clk per issue)", digits=2
 )
-TOP_STALL = Column(key="top_stall", short="top stall|/issue", label="top stall (warps per issue)")
+TOP_STALL = Column(key="top_stall", short="top stall|/issue", label="top stall (clk per issue)")
 # What a profiler read, beside what the kernels counted themselves.
 COUNTERS = (TENSOR, MATH_THROTTLE, TOP_STALL)
 MHZ = Column(key="sm_mhz", short="SM|MHz", label="SM clock run (MHz)")

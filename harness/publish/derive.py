@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from harness.chips import Chip, Rate, chip_peak, identify, peak
-from harness.counters import MATH_PIPE, TENSOR_ACTIVE, counters_of
+from harness.counters import MATH_PIPE, MOST, TENSOR_ACTIVE, counters_of
 from harness.publish.known import Bounds
 from harness.stats import BISTABLE, is_bistable
 
 Json = Mapping[str, Any]
 
 FLOP = "FLOP"
+NEAR_MEMORY = 0.75
 # Pipes that do not run at the SM clock, by what a reader calls them.
 MEMORY = {"l2_bytes": "L2", "dram_bytes": "DRAM"}
 # Counters that are a column as they were read.
@@ -80,9 +81,14 @@ def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds
     return {
         "bound": found.flop_clk_sm,
         "binding": found.binding,
-        "memory": found.memory,
+        "memory": found.memory if _is_near(rate, found.memory_flop_clk_sm) else None,
         "of_bound": None if rate is None else 100 * rate / found.flop_clk_sm,
     }
+
+
+def _is_near(rate: float | None, most: float | None) -> bool:
+    """Whether a rate is so near what a memory level gives at most that it may be what holds it back."""
+    return rate is not None and most is not None and rate >= NEAR_MEMORY * most
 
 
 def _predicted_numbers(predicted: Json) -> dict[str, Any]:
@@ -112,10 +118,15 @@ def working_set(header: Json, record: Json) -> dict[str, Any]:
     """What a launch touches at least once, and whether all of it fits L2; empty where either is unknown."""
     unique = (record.get("work") or {}).get("unique_bytes")
     l2_bytes = ((header.get("environment") or {}).get("gpu") or {}).get("l2_bytes")
-    if not unique or not l2_bytes:
+    if not (_is_size(unique) and _is_size(l2_bytes)):
         return {}
     fits = "L2-resident" if unique <= l2_bytes else "larger than L2"
     return {"unique_bytes": unique, "l2_bytes": l2_bytes, "working_set": fits}
+
+
+def _is_size(value: Any) -> TypeGuard[float]:
+    """Whether it is a number of bytes that there can be."""
+    return isinstance(value, int | float) and 0 < value < MOST
 
 
 def _mega(hz: float | None) -> float | None:

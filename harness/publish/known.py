@@ -69,12 +69,14 @@ class Bound:
     """What no run can beat, in FLOP/clk/SM, and the pipe that sets it.
 
     `memory` is the memory level that is busy longer than that pipe at the highest rate known of it, if one
-    is: no part of the bound, since that rate is no limit of the hardware.
+    is, and `memory_flop_clk_sm` what it leaves at that rate: no part of the bound, since that rate is no
+    limit of the hardware.
     """
 
     flop_clk_sm: float
     binding: str
     memory: str | None = None
+    memory_flop_clk_sm: float | None = None
 
 
 # Record files -> answers, in their order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.chips import chip
+from harness.publish.caption import how_far_off
 from harness.publish.known import Answer, Known
 from harness.publish.markdown import escape, markdown_table
 from harness.publish.section import Section
@@ -103,7 +104,9 @@ def _simulated(members: Sequence[Rows], story: Story) -> str:
     shares = [100 * row["estimate"] / row["bound"] for row in found]
     if not shares:
         return ""
-    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound"
+    told = next((said for row in found if (said := how_far_off(row["record"].get("predicted") or {}))), "")
+    off = f" (how far off that is: on an H200 {told})" if told else ""
+    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound{off}"
 
 
 def studies_of(story: Story) -> tuple[str, ...]:
@@ -142,7 +145,7 @@ def _proposal(rows: Rows, story: Story) -> list[str]:
     header = ["arrangement", "TFLOP/s", "FLOP/clk/SM", "% of path peak", "against the first (95 % interval)"]
     stripped = arrangements[-1][0]
     tried = [name for name, _ in found[1:] if name != stripped]
-    words = {name: str(effect["effect"]) for name in tried if (effect := of[name])}
+    words = {n: str(effect["effect"]) for n in tried if (effect := of[n]) and effect["effect"]}
     return [
         "",
         f"## {title}: {escape(rows.name)}",

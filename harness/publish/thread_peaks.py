@@ -50,16 +50,23 @@ def peaks_table(gpus: Sequence[Rows], ceilings: Mapping[str, Spot]) -> list[str]
     if not cells:
         return []
     said = "; ".join(f"{percent} % on {', '.join(names)}" for percent, names in sorted(reads.items()))
-    return [*markdown_table(HEADER, cells).splitlines(), "", *_reads(said)]
+    return [*markdown_table(HEADER, cells).splitlines(), "", *_reads(said, reads.get(100, []))]
 
 
-def _reads(said: str) -> list[str]:
+def _reads(said: str, alike: Sequence[str]) -> list[str]:
+    """Who reads what, and where 50 % must have another reason: on the GPUs of one peak."""
     if not said:
         return []
-    return [
+    text = (
         "So a loop that keeps the fp32-accumulate MMAs as busy as they can be shows, of the chip's peak: "
         f"{said}."
-    ]
+    )
+    if alike:
+        text += (
+            f" On {', '.join(alike)} no peak is higher: 50 % there is not a matter of the peak, the MMAs "
+            "wait for something."
+        )
+    return [text]
 
 
 def share(row: Row, of: str) -> float | None:

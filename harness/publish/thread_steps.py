@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.publish.caption import how_far_off
 from harness.publish.columns import Row
 from harness.publish.known import Answer
 from harness.publish.markdown import escape, markdown_table
@@ -213,11 +214,5 @@ def _what_binds(gpus: Sequence[Rows], story: Story) -> list[str]:
 def _how_far_off(gpus: Sequence[Rows], story: Story) -> list[str]:
     """What the records say of their estimates."""
     found = [row["record"].get("predicted") or {} for rows in gpus for row in full_rows(rows, story)]
-    spread = next((one["estimate_spread"] for one in found if one.get("estimate_spread")), None)
-    if spread is None:
-        return []
-    low, middle, high = (f"{value:g}" for value in spread)
-    return [
-        f"- Loops that the simulation was not fitted to ran at {low} to {high} of it (median {middle}), on "
-        "an H200."
-    ]
+    told = next((said for one in found if (said := how_far_off(one))), "")
+    return [f"- How far off a simulation is: on an H200 {told}."] if told else []
