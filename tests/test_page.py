@@ -290,6 +290,15 @@ def test_the_page_names_nothing_outside_itself(page: Path) -> None:
     assert "default-src 'none'" in text
 
 
+def test_no_control_character_of_a_record_reaches_the_page(tmp_path: Path) -> None:
+    hostile = "NVIDIA \x1b[31mH200\x07\u202e"
+    head = made.header({**made.H200, "name": hostile})
+    made.write(tmp_path / "records/demo/g/x.jsonl", head, [made.record(gpu=hostile)])
+    publish.publish(tmp_path)
+    text = (tmp_path / "report/index.html").read_text(encoding="utf-8")
+    assert "NVIDIA" in text and not set("\x1b\x07\u202e") & set(text)
+
+
 def test_equal_records_make_an_equal_page(page: Path, tmp_path: Path) -> None:
     root = results(tmp_path)
     publish.publish(root, context=CONTEXT)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from importlib import resources
 
 from harness.publish.caption import caption
 from harness.publish.charts import bound_chart, costs_chart, heat_chart, pipes_chart, waterfall_chart
 from harness.publish.columns import MEASURED, filled
 from harness.publish.known import Answer, Link
+from harness.publish.markup import escape
 from harness.publish.page_table import cases_table
 from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Kept, Texts
@@ -97,7 +97,7 @@ def _verdicts(said: Sequence[Answer]) -> list[str]:
 
 
 def _verdict(answer: Answer) -> str:
-    table = f"<pre>{escape(chr(10).join(answer.table))}</pre>" if answer.table else ""
+    table = "<pre>" + chr(10).join(map(escape, answer.table)) + "</pre>" if answer.table else ""
     more = f"<details><summary>costs of the parts</summary>{table}</details>" if table else ""
     return (
         f'<div class="verdict"><p class="about">{escape(answer.study)}, {escape(answer.full)}: '

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from harness.publish.columns import (
     BUILT,
@@ -16,6 +15,7 @@ from harness.publish.columns import (
     notes_of,
     outcome,
 )
+from harness.publish.markup import escape
 from harness.publish.section import Section, blocks_of
 from harness.publish.texts import Texts
 
