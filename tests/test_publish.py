@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,65 @@ def test_the_built_table_shows_each_architecture_and_other_machines(tmp_path: Pa
     assert "12345.7" in text
     for head in ("MMA", "regs", "spill", "smem B", "CTA/SM"):
         assert head in text
+
+
+def built_for(root: Path, *archs: str) -> Path:
+    """A file of a case that was only built, as often differently as there are architectures."""
+    rows = []
+    for i, arch in enumerate(archs):
+        build = {**made.record()["build"], "registers": 100 + i}
+        rows.append(made.record("full@m128", None, gpu=None, build=build, target={"arch": arch, "gpu": None}))
+    return made.write(root / "records/demo/sm/b.jsonl", made.header(None, run="c" * 32), rows)
+
+
+@pytest.mark.parametrize("columns", [70, 80, 200])
+def test_what_a_gpu_recorded_stands_in_the_block_of_its_architecture(tmp_path: Path, columns: int) -> None:
+    made.results(tmp_path, made.record(rates=[1234.5]))
+    file = built_for(tmp_path, "sm_80", "sm_90a", "sm_120a")
+    text = publish.terminal([file], tmp_path, columns=columns)
+    strip = next(part for part in text.split("\n\n") if "1234.5" in part).splitlines()
+    row = next(line for line in strip if "1234.5" in line)
+    assert re.search(r" 101 .* 1234\.5( +128|$)", row)
+    assert (row.find(" 102 ") == -1) == (columns < 200)
+    assert columns < 200 or row.index("1234.5") < row.index(" 102 ")
+    assert strip[0].startswith("[A] FLOP/clk/SM recorded on NVIDIA H200 (sm_90a)")
+    assert text.count("[A] FLOP") == 1
+
+
+def test_what_a_gpu_of_no_block_recorded_is_left_out(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record(rates=[1234.5]))
+    text = publish.terminal([built_for(tmp_path, "sm_80", "sm_90")], tmp_path)
+    assert "recorded on" not in text
+    assert "1234.5" not in text
+
+
+def test_what_a_gpu_recorded_is_the_median_over_the_texts_of_its_newest_run(tmp_path: Path) -> None:
+    made.results(
+        tmp_path, *(made.record(rates=[rate], perturbation=i) for i, rate in enumerate((9e3, 9e3, 9e3)))
+    )
+    texts = [made.record(rates=[rate], perturbation=i) for i, rate in enumerate((1300.0, 1100.0, 1200.0))]
+    made.results(tmp_path, *texts, name="two", run="f" * 32, started="2026-11-30T14:20:00Z")
+    file = built_for(tmp_path, "sm_90a")
+    (measured,) = (section for section in tables(tmp_path) if section.gpu)
+    assert measured.rows[0]["flop_clk_sm"] == 1200.0
+    text = publish.terminal([file], tmp_path)
+    assert "1200.0" in text
+    assert not re.search("9000|1300|1100", text)
+    publish.publish(tmp_path, built=True)
+    assert "1200.0" in (tmp_path / "tables/demo-built.md").read_text()
+
+
+def test_a_column_that_leads_a_strip_says_which_block_it_is_of(tmp_path: Path) -> None:
+    made.results(tmp_path, made.record(rates=[12345678901.5]))
+    text = publish.terminal([built_for(tmp_path, "sm_80", "sm_90a")], tmp_path, columns=63)
+    (strip,) = (part for part in text.split("\n\n") if "12345678901.5" in part)
+    title, head, _, row = strip.splitlines()[-4:]
+    assert "sm_90a), median" in strip
+    assert (title.split(), head.split(), row.split()) == (
+        ["sm_90a"],
+        ["case", "[A]"],
+        ["full", "12345678901.5"],
+    )
 
 
 def test_the_caption_says_how_the_table_came_about(tmp_path: Path) -> None:

@@ -1,12 +1,23 @@
-"""The built table as columns: one block per architecture, other machines' measurements beside it."""
+"""The built table as columns: one block per architecture, what GPUs of it recorded beside it."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.publish.columns import BUILT, Row, foreign, name_of, outcome
+from harness.publish.columns import BUILT, Row, name_of, outcome
 from harness.publish.section import Section, blocks_of
+
+Rates = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a GPU recorded of kernels compiled for a block's architecture: a cell per case, empty for none."""
+
+    title: str
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +26,7 @@ class Block:
 
     title: str
     cells: tuple[tuple[str, ...] | str, ...]
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +40,6 @@ class Grid:
     names: tuple[str, ...]
     subtitles: Mapping[int, str]
     blocks: tuple[Block, ...]
-    measured: Mapping[str, tuple[str, ...]]
     footnotes: tuple[str, ...]
 
 
@@ -48,20 +59,47 @@ def grid(section: Section, others: Sequence[Row] = ()) -> Grid:
     alike: dict[tuple[tuple[str, ...] | str, ...], list[str]] = {}
     for arch in sorted(by_arch, key=_arch_order):
         alike.setdefault(tuple(by_arch[arch].get(case, "") for case in cases), []).append(arch)
-    rates = foreign([row for row in others if row["study"] == section.study])
-    measured = {
-        gpu: tuple(f"{found[case]:.1f}" if case in found else "" for case in cases)
-        for gpu, found in rates.items()
-        if set(found) & set(cases)
-    }
-    blocks = tuple(Block(title=", ".join(archs), cells=cells) for cells, archs in alike.items())
+    rates = recorded([row for row in others if row["study"] == section.study])
+    blocks = tuple(
+        Block(title=", ".join(archs), cells=cells, beside=_beside(rates, archs, cases))
+        for cells, archs in alike.items()
+    )
     return Grid(
         cases=cases,
         names=tuple(named.values()),
         subtitles=subtitles,
         blocks=blocks,
-        measured=measured,
         footnotes=tuple(footnotes),
+    )
+
+
+def recorded(rows: Sequence[Row]) -> dict[tuple[str, str], Rates]:
+    """(GPU, architecture its kernels were compiled for) -> case -> FLOP/clk/SM as tables show it.
+
+    That is the median over the texts of the newest run.
+    """
+    found: dict[tuple[str, str], dict[str, dict[tuple[str, str], list[float]]]] = {}
+    for row in rows:
+        if row["gpu"] and row["latest"] and row["status"] == "ok" and row["flop_clk_sm"] is not None:
+            cases = found.setdefault((str(row["gpu"]), str(row["arch"])), {})
+            runs = cases.setdefault(str(row["case"]), {})
+            runs.setdefault((str(row["started"]), str(row["run"])), []).append(row["flop_clk_sm"])
+    return {
+        place: {case: statistics.median(runs[max(runs)]) for case, runs in cases.items()}
+        for place, cases in sorted(found.items())
+    }
+
+
+def _beside(
+    rates: Mapping[tuple[str, str], Rates], archs: Sequence[str], cases: Sequence[str]
+) -> tuple[Beside, ...]:
+    return tuple(
+        Beside(
+            title=f"FLOP/clk/SM recorded on {gpu} ({arch}), median over a case's texts",
+            cells=tuple(f"{found[case]:.1f}" if case in found else "" for case in cases),
+        )
+        for (gpu, arch), found in rates.items()
+        if arch in archs and set(found) & set(cases)
     )
 
 

@@ -1,4 +1,4 @@
-"""Record files of a results folder: what is valid, what was only built, and a line for each that is neither."""
+"""Record files of a results folder: what is valid, what was only built, a line for each that is neither."""
 
 from __future__ import annotations
 

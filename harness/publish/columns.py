@@ -215,15 +215,3 @@ def notes_of(row: Row) -> list[str]:
     if said and row.get("effect") == "unclear":
         said[0] = f"unclear: {said[0]}"
     return notes + said
-
-
-def foreign(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """GPU -> case -> FLOP/clk/SM of its newest measured row: what machines recorded of the cases."""
-    found: dict[str, dict[str, tuple[str, float]]] = {}
-    for row in rows:
-        rate = row["flop_clk_sm"]
-        if row["gpu"] and rate is not None and row["latest"] and not row["perturbation"]:
-            cases = found.setdefault(str(row["gpu"]), {})
-            newest = cases.get(str(row["case"]), ("", 0.0))
-            cases[str(row["case"])] = max(newest, (str(row["started"]), rate))
-    return {gpu: {case: rate for case, (_, rate) in cases.items()} for gpu, cases in sorted(found.items())}

@@ -111,7 +111,8 @@ def _built(section: Section, others: Sequence[Row]) -> str:
     header = ["case"]
     for block in table.blocks:
         header += [f"{block.title}: {column.label}" for column in BUILT]
-    header += [f"FLOP/clk/SM recorded on {gpu}" for gpu in table.measured] + [""]
+        header += [beside.title for beside in block.beside]
+    header.append("")
     rows = []
     for number, name in enumerate(table.names):
         if number in table.subtitles:
@@ -120,7 +121,8 @@ def _built(section: Section, others: Sequence[Row]) -> str:
         for block in table.blocks:
             found = block.cells[number]
             cells += [found, *[""] * (len(BUILT) - 1)] if isinstance(found, str) else list(found)
-        rows.append([escape(c) for c in (*cells, *(rates[number] for rates in table.measured.values()), "")])
+            cells += [beside.cells[number] for beside in block.beside]
+        rows.append([escape(cell) for cell in (*cells, "")])
     notes = "".join(f"\n- [{i}] {escape(note)}" for i, note in enumerate(table.footnotes, 1))
     return markdown_table([escape(name) for name in header], rows) + (notes + "\n" if notes else "")
 
