@@ -11,6 +11,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,21 @@ def test_nothing_timed_is_said_and_is_no_error(pipeline: Any, capsys: pytest.Cap
     pipeline(nothing)
     assert cli.main(["run"]) == 0
     assert "Nothing was timed here: no driver" in capsys.readouterr().out
+
+
+def test_where_nothing_is_timed_the_counters_asked_for_are_not_passed_over(
+    pipeline: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline(nothing)
+    assert cli.main(["run", "--counters"]) == 0
+    assert (
+        "\nNothing was counted either: --counters reads the cases that are timed" in capsys.readouterr().out
+    )
+    assert cli.main(["run"]) == 0
+    assert "counted" not in capsys.readouterr().out
+    pipeline(lambda *_: RunResult(planned=1, counts={"ok": 1}))
+    assert cli.main(["run", "--counters"]) == 0
+    assert "counted" not in capsys.readouterr().out
 
 
 def test_require_gpu_makes_it_an_error_of_its_own(pipeline: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,8 +477,25 @@ def test_lists_fit_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, c
     names = max(len(c.name) for study in ablations.load().values() for c in default_cases(study))
     cli.main(["list"])
     cli.main(["list", next(iter(ablations.load()))])
-    # A case's name is never cut: it is what the user types next.
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= max(int(columns), names + 14)
+    lines = capsys.readouterr().out.splitlines()
+    # A case's name is never cut: it is what the user types next. Prose wraps.
+    assert max(map(len, lines)) <= names + 11
+    assert all(len(line) <= int(columns) for line in lines if "@" not in line)
+
+
+def test_why_a_case_is_skipped_wraps_below_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from harness.cli import listing
+
+    monkeypatch.setenv("COLUMNS", "80")
+    study = next(iter(ablations.load().values()))
+    case = replace(default_cases(study)[0], skip="it cannot exist " * 10)
+    monkeypatch.setattr(listing, "default_cases", lambda *_: (case,))
+    assert cli.main(["list", study.name]) == 0
+    name, first, *more = capsys.readouterr().out.partition("cases\n")[2].splitlines()
+    assert name.endswith(case.name)
+    assert first.strip().startswith("skipped: it cannot exist")
+    assert more
+    assert max(map(len, (first, *more))) <= 80
 
 
 def test_cache_says_where_and_clears(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -513,11 +546,16 @@ def test_publish_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("command", ["", *cli.command_names()])
-def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples_and_fits_a_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
         cli.main([*command.split(), "--help"])
     assert stopped.value.code == 0
-    assert f"examples:\n  ablate {command}".rstrip() in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"examples:\n  ablate {command}".rstrip() in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def start(*words: str, **more: Any) -> subprocess.Popen[bytes]:

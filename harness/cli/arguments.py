@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -12,6 +13,9 @@ from harness.errors import UsageError
 
 SHELLS = ("bash", "zsh", "tcsh")
 
+# Of the lines of --help that argparse leaves as they are.
+_COLUMNS = 80
+
 _EXAMPLES = {
     "": (
         "ablate list",
@@ -20,10 +24,10 @@ _EXAMPLES = {
         "ablate publish",
     ),
     "run": (
-        "ablate run                                      every study, on the GPU here",
-        "ablate run STUDY --target sm_89 --target 9.0    build and check for two architectures",
-        "ablate run STUDY --case 'full*' --rounds 20     one case, twenty rounds",
-        "ablate run --dry-run                            what would be done, and how long it takes",
+        "ablate run                                    every study, on the GPU here",
+        "ablate run STUDY --target sm_89 --target 9.0  build for two architectures",
+        "ablate run STUDY --case 'full*' --rounds 20   one case, twenty rounds",
+        "ablate run --dry-run                          what it would do, how long",
         "ablate run --resume results/records/.../x.jsonl",
     ),
     "list": ("ablate list", "ablate list STUDY", "ablate list --case '*head_dim=128*' --json"),
@@ -40,21 +44,21 @@ _EXAMPLES = {
     "explain": (
         "ablate explain",
         "ablate explain STUDY --records results/records",
-        "ablate explain --gpu 'NVIDIA GeForce RTX 4090'     a chip one does not own: predicted",
+        "ablate explain --gpu 'NVIDIA GeForce RTX 4090'  a chip not here: predicted",
     ),
     "predict": (
-        "ablate predict                                the studies and chips of results/thread.md",
+        "ablate predict                the studies and chips of results/thread.md",
         "ablate predict STUDY --gpu 'RTX 4090' --gpu 'A100 SXM 40GB'",
     ),
     "completion": (
         "ablate completion zsh > ~/.zfunc/_ablate",
-        'eval "$(ablate completion bash)"             for this shell; in ~/.bashrc for every one',
+        'eval "$(ablate completion bash)"  for this shell; in ~/.bashrc for every one',
     ),
     "compare": (
         "ablate compare before.jsonl after.jsonl",
         "ablate compare before.jsonl after.jsonl --threshold 0.5",
         "ablate compare h200.jsonl a100.jsonl --across-gpus",
-        "ablate compare --bench                        the last two runs of `make bench`",
+        "ablate compare --bench        the last two runs of `make bench`",
         "ablate compare --bench --case-threshold '*@m64*:2.5'",
     ),
 }
@@ -90,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
         return commands.add_parser(
             name,
             help=text,
-            description=text[0].upper() + text[1:] + ".",
+            description=textwrap.fill(text[0].upper() + text[1:] + ".", _COLUMNS),
             epilog=_examples(name),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -91,6 +91,8 @@ def _say_tables(plan: Plan, result: RunResult) -> None:
         say(f"requested {result.planned}, {fates}")
     if result.reason_not_timed:
         say(f"Nothing was timed here: {result.reason_not_timed}")
+        if plan.counters:
+            say("Nothing was counted either: --counters reads the cases that are timed here.")
     for path in result.files:
         say(f"recorded in {path}")
 

@@ -51,8 +51,12 @@ def _say_cases(study: Study, cases: Sequence[Case], *, brief: bool) -> None:
         say_table(((s.name, ", ".join(map(str, s.levels)), s.meaning) for s in study.switches), indent="  ")
         say("", "problems", f"  {', '.join(study.problems)}", "", "cases")
     indent = "" if brief else "  "
-    names = ((str(c) if brief else c.name, c.set_name, f"skipped: {c.skip}" if c.skip else "") for c in cases)
-    say_table(names, indent=indent)
+    room = max((len(case.set_name) for case in cases), default=0)
+    for case in cases:
+        # The name last: it may be longer than a line, and stays whole, to be copied.
+        say(f"{indent}{case.set_name:<{room}}  {case if brief else case.name}")
+        if case.skip:
+            say_table([("", f"skipped: {case.skip}")], indent=indent + " " * (room + 2))
 
 
 def _as_json(study: Study, cases: Sequence[Case]) -> dict[str, Any]:
