@@ -453,16 +453,36 @@ def test_diff_against_full_shows_the_stripped_part(capsys: pytest.CaptureFixture
         assert "\n+" in out
     full = next(c for c in default_cases(study) if c.set_name == "full")
     assert cli.main(["show", str(full), "--diff"]) == 0
-    assert "no difference from" in capsys.readouterr().out
+    assert capsys.readouterr().out == f"{full} is full, what others are compared with: name one of them\n"
 
 
-def test_machine_code_needs_a_target_and_is_shown_for_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "gpu", "first"),
+    [
+        ((), "no driver", "// sm_120a: no GPU here, the newest of the usual targets; --target names another\n"),
+        ((), (9, 0), "// sm_90a: of NVIDIA X, the GPU here; --target names another\n"),
+        (("--target", "8.9"), (9, 0), "// sm_89: asked for\n"),
+    ],
+)
+def test_machine_code_says_first_what_it_was_compiled_for(
+    words: tuple[str, ...], gpu: object, first: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
+    from harness.gpu import facts
+
+    found = gpu if isinstance(gpu, str) else types.SimpleNamespace(cc=gpu, name="NVIDIA X")
+    monkeypatch.setattr(facts, "find_gpu", lambda: found)
+    monkeypatch.setattr("harness.cli.show.machine_code", lambda study, case, arch, cache: f"code {arch}")
+    case = str(default_cases(ablations.load()["instruction"])[0])
+    assert cli.main(["show", case, "--sass", *words]) == 0
+    arch = first[3:].partition(":")[0]
+    assert capsys.readouterr().out == f"{first}code {arch}\n"
+    assert cli.main(["show", case, "--sass", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == f"code {arch}"
+
+
+def test_machine_code_is_shown_for_a_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     studies = ablations.load()
     case, other = (str(default_cases(studies[name])[0]) for name in ("instruction", "pipes"))
-    assert cli.main(["show", case, "--sass"]) == 2
-    assert "--sass needs --target; for example sm_80" in one_line(capsys.readouterr().err)
     assert cli.main(["show", case, "--target", "sm_90a"]) == 2
     one_line(capsys.readouterr().err)
     assert cli.main(["show", case, "--sass", "--target", "sm_90a", "--cache", str(tmp_path)]) == 0

@@ -35,7 +35,8 @@ _EXAMPLES = {
         "ablate show STUDY/CASE",
         "ablate show 'full@m128n64*' --source",
         "ablate show CASE --diff",
-        "ablate show CASE --sass --target sm_90a",
+        "ablate show CASE --sass                    for the GPU here, or the newest",
+        "ablate show CASE --sass --diff --target sm_90a",
     ),
     "publish": ("ablate publish", "ablate publish --results elsewhere --built"),
     "check": ("ablate check", "ablate check --release"),
@@ -184,7 +185,9 @@ def _add_show(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--diff", action="store_true", help="only what differs from full (of source, or --sass)"
     )
-    command.add_argument("--target", default="", metavar="ARCH", help="architecture for --sass")
+    command.add_argument(
+        "--target", default="", metavar="ARCH", help="of --sass; else the GPU's here, or the newest"
+    )
     command.add_argument("--cache", type=Path, metavar="DIR", help="folder of the build cache")
     _json(command)
 

@@ -27,9 +27,8 @@ _ADDRESS = re.compile(r"^/\*[0-9a-f]+\*/ *", re.MULTILINE)
 def show(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Show one case; 0."""
     study, case = find_case(arguments.case, load_studies())
-    arch = _arch(arguments)
+    full, (arch, why) = full_case(study, case), _arch(arguments)
     if arguments.diff:
-        full = full_case(study, case)
         text = _diff(_text(study, full, arch, arguments), _text(study, case, arch, arguments), full, case)
     elif arguments.source or arguments.sass:
         text = _text(study, case, arch, arguments)
@@ -40,22 +39,36 @@ def show(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         say_json({"study": study.name, **case_as_json(study, case), **extra})
     elif text is None:
         _describe(study, case)
+    elif arguments.diff and full.name == case.name:
+        say(f"{case} is full, what others are compared with: name one of them")
     else:
-        say_text(text.rstrip("\n") or f"{case}: no difference from {full_case(study, case).name}")
+        said = text.rstrip("\n") or f"{case}: no difference from {full.name}"
+        say_text(f"// {arch}: {why}\n{said}" if arch else said)
     return 0
 
 
-def _arch(arguments: argparse.Namespace) -> str | None:
-    """The architecture of the machine code asked for, None for source; UsageError when it is not said."""
-    from harness.chips import DEFAULT_ARCHS, parse_target
+def _arch(arguments: argparse.Namespace) -> tuple[str | None, str]:
+    """The architecture of the machine code to show, None for source; and whose choice it is.
+
+    That of --target, else of the GPU here, else the newest that a run builds for.
+    """
+    from harness.build.toolkit import supported_archs
+    from harness.chips import DEFAULT_ARCHS, arch_of, parse_target
+    from harness.gpu.facts import find_gpu
 
     if not arguments.sass:
         if arguments.target:
             raise UsageError("--target chooses the machine code: give --sass with it")
-        return None
-    if not arguments.target:
-        raise UsageError(f"--sass needs --target; for example {', '.join(DEFAULT_ARCHS)}")
-    return parse_target(arguments.target).arch
+        return None, ""
+    if arguments.target:
+        return parse_target(arguments.target).arch, "asked for"
+    gpu = find_gpu()
+    if not isinstance(gpu, str):
+        return arch_of(gpu.cc), f"of {gpu.name}, the GPU here; --target names another"
+    known = [arch for arch in DEFAULT_ARCHS if arch in supported_archs()]
+    if not known:
+        raise UsageError(f"this NVRTC compiles for none of {' '.join(DEFAULT_ARCHS)}; name a --target")
+    return known[-1], "no GPU here, the newest of the usual targets; --target names another"
 
 
 def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namespace) -> str:
