@@ -459,7 +459,7 @@ def test_diff_against_full_shows_the_stripped_part(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "gpu", "first"),
     [
-        ((), "no driver", "// sm_120a: no GPU here, the newest of the usual targets; --target names another\n"),
+        ((), "no driver", "// sm_120a: no GPU here, the newest usual target; --target names another\n"),
         ((), (9, 0), "// sm_90a: of NVIDIA X, the GPU here; --target names another\n"),
         (("--target", "8.9"), (9, 0), "// sm_89: asked for\n"),
     ],

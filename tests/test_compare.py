@@ -282,7 +282,25 @@ def test_the_text_as_it_is_read() -> None:
     assert lines[4].split() == ["case", "A", "B", "ratio", "95", "%", "interval", "word"]
     assert lines[5].startswith("attention/full")
     assert lines[5].endswith("slower")
-    assert lines[-1] == "1 matched: 1 slower; 1 beyond 0.5 %"
+    assert lines[-1] == "1 case in both: 1 slower; 1 beyond 0.5 %"
+
+
+def test_the_counts_of_the_summary_add_up() -> None:
+    hung = row("x", status="hung")
+    a, b = file(row("full"), row("y"), hung, row("gone")), file(row("full", seed=1), row("y", 1.1e6), hung)
+    found = compare(a, b)
+    assert found.matched == 2
+    assert found.lines()[-1] == "3 cases in both: 1 same, 1 slower, 1 without a number in either"
+
+
+def test_a_file_of_predictions_is_named_by_its_product() -> None:
+    predicted = {"type": "predicted", "samples": None}
+    a = file(row("full", **predicted), gpu=None)
+    b = file(row("full", type="built", samples=None, target={"arch": "sm_90a", "gpu": None}), gpu=None)
+    found = compare(a, b)
+    assert found.lines()[:2] == ["A  a.jsonl  (predicted for NVIDIA H200)", "B  a.jsonl  (no GPU)"]
+    mixed = file(row("full", **predicted), row("x", type="built", target={"arch": "sm_90a"}), gpu=None)
+    assert compare(mixed, file(gpu=None)).predicted_for == (None, None)
 
 
 def test_json_is_strict_and_complete() -> None:

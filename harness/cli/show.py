@@ -68,7 +68,7 @@ def _arch(arguments: argparse.Namespace) -> tuple[str | None, str]:
     known = [arch for arch in DEFAULT_ARCHS if arch in supported_archs()]
     if not known:
         raise UsageError(f"this NVRTC compiles for none of {' '.join(DEFAULT_ARCHS)}; name a --target")
-    return known[-1], "no GPU here, the newest of the usual targets; --target names another"
+    return known[-1], "no GPU here, the newest usual target; --target names another"
 
 
 def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namespace) -> str:

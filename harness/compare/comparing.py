@@ -85,6 +85,7 @@ def compare(
         only_b=tuple(f"{b[name].study}/{b[name].case}" for name in b if name not in a),
         warnings=(*others, *conflicts, *_warnings(before, after, [(a[n], b[n]) for n in both])),
         side_by_side=side_by_side,
+        predicted_for=(_predicted_for(before), _predicted_for(after)),
     )
 
 
@@ -109,6 +110,13 @@ def gpu_differences(a: Json, b: Json) -> list[str]:
 
 def _gpu(header: Json) -> Json:
     return (header.get("environment") or {}).get("gpu") or {}
+
+
+def _predicted_for(file: RecordFile) -> str | None:
+    """The product that a file of predictions is of; None for any other file."""
+    kinds = {record.get("type") for record in file.records}
+    names = {str((record.get("target") or {}).get("gpu") or "") for record in file.records}
+    return ", ".join(sorted(names)) if kinds == {"predicted"} and all(names) else None
 
 
 def _text(value: object) -> str:

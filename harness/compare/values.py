@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -41,7 +42,10 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All of it. `threshold` is a fraction, None when nothing is to fail; `unit` is what a and b are in."""
+    """All of it. `threshold` is a fraction, None when nothing is to fail; `unit` is what a and b are in.
+
+    `gpus` are those that timed A and B; `predicted_for` names the product where a file only predicts.
+    """
 
     a: str
     b: str
@@ -54,6 +58,7 @@ class Comparison:
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
     side_by_side: bool
+    predicted_for: tuple[str | None, str | None] = (None, None)
 
     @property
     def regressions(self) -> tuple[ComparedRow, ...]:
@@ -101,8 +106,9 @@ class _Text:
     def lines(self) -> list[str]:
         of = self._of
         found = []
-        for letter, path, gpu in zip("AB", (of.a, of.b), of.gpus, strict=True):
-            found += self._wrap(f"{letter}  {path}  ({gpu or 'no GPU'})", "   ")
+        for letter, path, gpu, product in zip("AB", (of.a, of.b), of.gpus, of.predicted_for, strict=True):
+            where = gpu or (f"predicted for {product}" if product else "no GPU")
+            found += self._wrap(f"{letter}  {path}  ({where})", "   ")
         for warning in of.warnings:
             found += self._wrap(f"warning: {warning}", "   ")
         found += self._table()
@@ -144,14 +150,15 @@ class _Text:
         of = self._of
         if not of.matched:
             return "nothing matched: no measured case is in both"
-        counts: Mapping[str, int] = {}
-        for row in of.rows:
-            counts = {**counts, row.word: counts.get(row.word, 0) + 1}
-        said = ", ".join(f"{count} {word}" for word, count in counts.items())
         if of.side_by_side:
             return f"{of.matched} cases side by side; nothing is judged across GPUs"
+        counts = Counter(row.word for row in of.rows if row.word != "no number")
+        parts = [f"{count} {word}" for word, count in counts.items()]
+        if len(of.rows) > of.matched:
+            parts.append(f"{len(of.rows) - of.matched} without a number in either")
         limit = "" if of.threshold is None else f"; {len(of.regressions)} beyond {100 * of.threshold:g} %"
-        return f"{of.matched} matched: {said}{limit}"
+        cases = "1 case" if len(of.rows) == 1 else f"{len(of.rows)} cases"
+        return f"{cases} in both: {', '.join(parts)}{limit}"
 
     def _wrap(self, text: str, indent: str) -> list[str]:
         """Breaks at spaces where it can, inside a word where it must."""
