@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -153,7 +154,8 @@ def _readmes(named: Sequence[Path] | None, results: Path) -> tuple[Path, ...]:
     """The files with table markers: those named, else README.md here for the results that are here."""
     if named is not None:
         return tuple(named)
-    if Path(results).resolve() != Path("results").resolve():
+    # realpath, unlike Path.resolve, ends for links that form a loop.
+    if os.path.realpath(results) != os.path.realpath("results"):
         return ()
     here = Path("README.md")
     return (here,) if here.is_file() else ()
