@@ -202,7 +202,9 @@ def notes_of(record: Json, memory: str | None = None) -> tuple[str, ...]:
         notes.append(f"bistable: the SMs of one launch fall into two groups, over {100 * BISTABLE:g} % apart")
     level = MEMORY.get(memory or str((record.get("work") or {}).get("mma_path")))
     if level and record.get("samples"):
-        notes.append(f"limited by {level}, which has a clock of its own: the cycles move with the SM clock")
+        notes.append(
+            f"limited by {level}, which has a clock of its own: at another SM clock the cycles differ"
+        )
     return tuple(notes)
 
 

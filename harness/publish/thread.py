@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.chips import chip
-from harness.publish.caption import how_far_off
 from harness.publish.known import Answer, Known
 from harness.publish.markdown import escape, markdown_table
 from harness.publish.section import Section
@@ -13,7 +12,7 @@ from harness.publish.thread_claims import expectations, judge_all, tally
 from harness.publish.thread_counters import counters_table
 from harness.publish.thread_peaks import peaks_table, share
 from harness.publish.thread_rows import Rows, effect_words
-from harness.publish.thread_steps import full_rows, is_stuck, measured_steps, predicted_steps
+from harness.publish.thread_steps import full_rows, is_stuck, measured_steps, predicted_steps, simulations
 from harness.story import Story
 
 _HOW_PREDICTED = (
@@ -83,6 +82,8 @@ def _in_short(every: Sequence[Rows], story: Story, answers: Sequence[Answer]) ->
             f"- {', '.join(escape(rows.name) for rows in members)}, predicted: the MMAs alone bound full, at "
             f"{percent} of the chip's peak, and no strip raises that{_simulated(members, story)}."
         )
+    if stuck:
+        lines += simulations([rows for members in stuck.values() for rows in members], story)
     return lines or ["Nothing of the thread's own loop was measured or predicted yet."]
 
 
@@ -104,9 +105,7 @@ def _simulated(members: Sequence[Rows], story: Story) -> str:
     shares = [100 * row["estimate"] / row["bound"] for row in found]
     if not shares:
         return ""
-    told = next((said for row in found if (said := how_far_off(row["record"].get("predicted") or {}))), "")
-    off = f" (how far off that is: on an H200 {told})" if told else ""
-    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound{off}"
+    return f"; a simulated SM reaches {min(shares):.0f} to {max(shares):.0f} % of that bound"
 
 
 def studies_of(story: Story) -> tuple[str, ...]:

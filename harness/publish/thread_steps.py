@@ -208,11 +208,11 @@ def _what_binds(gpus: Sequence[Rows], story: Story) -> list[str]:
             f"- It stays under {100 * _NEAR:.0f} % of it on {', '.join(far)}: latency and overlap matter "
             "there, and strips can gain what the bound does not show."
         )
-    return lines + _how_far_off(gpus, story)
+    return lines + simulations(gpus, story)
 
 
-def _how_far_off(gpus: Sequence[Rows], story: Story) -> list[str]:
-    """What the records say of their estimates."""
+def simulations(gpus: Sequence[Rows], story: Story) -> list[str]:
+    """How far off estimates were, as the records say."""
     found = [row["record"].get("predicted") or {} for rows in gpus for row in full_rows(rows, story)]
     told = next((said for one in found if (said := how_far_off(one))), "")
     return [f"- How far off a simulation is: on an H200 {told}."] if told else []
