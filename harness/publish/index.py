@@ -37,8 +37,10 @@ def index(made: Sequence[Section], link: Link | None = None) -> str:
     """The page: a matrix of studies and GPUs with links, then one line per table; `link` stands above all."""
     studies = list(dict.fromkeys(section.study for section in made))
     places = sorted({section.gpu for section in made if section.gpu})
-    header = ["study", *map(escape, places), "built, not timed"]
-    rows = [[escape(study), *(_cell(made, study, gpu) for gpu in (*places, None))] for study in studies]
+    built = any(not section.gpu for section in made)
+    header = ["study", *map(escape, places), *(["built, not timed"] if built else [])]
+    columns = (*places, None) if built else places
+    rows = [[escape(study), *(_cell(made, study, gpu) for gpu in columns)] for study in studies]
     lines = [_line(section) for section in made]
     body = markdown_table(header, rows) if rows else "No records yet.\n"
     tables = "\n## Tables\n\n" + "\n".join(lines) + "\n" if lines else ""
