@@ -188,8 +188,8 @@ def test_counters_that_only_root_may_read_are_refused(monkeypatch: pytest.Monkey
 
 
 def test_the_package_of_the_child_exists() -> None:
-    assert counters.CHILD == "harness.gpu.counted"
-    assert (counters.ROOT / "harness/gpu/counted.py").is_file()
+    assert counters.CHILD == "harness.gpu.profiled"
+    assert (counters.ROOT / "harness/gpu/profiled.py").is_file()
 
 
 def test_values_that_no_launch_gives_are_not_read_from_a_record() -> None:

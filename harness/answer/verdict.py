@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.answer.attribute import attribute
 from harness.answer.costs import Amount
-from harness.answer.counted import counters_json
 from harness.answer.counts import counts_of_record
 from harness.answer.decide import Decision, Evidence, decide
 from harness.answer.evidence import (
@@ -25,6 +24,7 @@ from harness.answer.group import Group, latest_groups, median_of
 from harness.answer.lattice import shape_of
 from harness.answer.pipes import is_pipe
 from harness.answer.predict import Prediction, other_peak, predict, predicted_row
+from harness.answer.profiler import counters_json
 from harness.answer.result import Attribution
 from harness.answer.words import evidence_text, sentence
 from harness.chips import Rate, chip_peak, peak

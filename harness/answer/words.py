@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.answer.costs import Amount
-from harness.answer.counted import counters_text
 from harness.answer.decide import CEILING_RATIO, Decision, Evidence, Gain
 from harness.answer.evidence import Ceiling, Mode
 from harness.answer.group import Group, median_of
 from harness.answer.pipes import is_pipe
 from harness.answer.predict import Prediction, of_bound
+from harness.answer.profiler import counters_text
 from harness.answer.result import Attribution
 from harness.chips import Rate
 

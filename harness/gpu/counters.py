@@ -23,7 +23,7 @@ from harness.errors import ToolError
 from harness.gpu.commands import Entry
 from harness.gpu.facts import GpuFacts
 
-CHILD = "harness.gpu.counted"
+CHILD = "harness.gpu.profiled"
 ROOT = Path(__file__).resolve().parents[2]
 # The start of ncu and of CUDA in the child, then the replays of one entry, generously.
 START_SECONDS, ENTRY_SECONDS = 120.0, 10.0
