@@ -356,6 +356,8 @@ def test_a_measured_pipe_rate_reaches_the_bound_of_other_studies() -> None:
     assert found[0].prediction is not None and found[0].prediction.binding == "mufu"
     # 64 exponentials of 32 threads in 4 warps at 12 per clock, for 8 MMAs a CTA
     assert found[0].prediction.flop_clk_sm == pytest.approx(8 * 4096 / (64 * 32 * 4 / 12.0), rel=0.03)
+    assert "set by the mufu pipe at the rates measured here)" in found[0].evidence_text
+    assert "measured here" not in verdicts([file_of([full])], both)[0].evidence_text
     assert (
         found[1].sentence.startswith("latency-bound")
         and "75 % of the mufu pipe (16 per clock" in found[1].sentence

@@ -139,7 +139,9 @@ def judge(
         attribution=attribution,
         prediction=prediction,
         sentence=sentence(decision, evidence, mode, ceiling, shares),
-        evidence_text=evidence_text(evidence, attribution, prediction, light_hz, group),
+        evidence_text=evidence_text(
+            evidence, attribution, prediction, light_hz, group, own_rates=bool(rates)
+        ),
     )
 
 
