@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,18 @@ def test_a_wait_for_copies_allows_the_groups_it_names() -> None:
         wait = Step(opcode="DEPBAR.LE", stall=1, groups=groups)
         return period_clk([*copies, wait, *[Step(opcode="FMUL", stall=4)] * 50], H200, warps=4, ctas=1)
 
-    assert clk(0) == pytest.approx(H200.copy_latency + 200, rel=0.1)
+    assert clk(0) == pytest.approx(H200.copy_latency + 4 * H200.copy_load_clk + 200, rel=0.1)
     assert clk(3) < clk(0) / 1.8
+
+
+def test_copies_come_back_later_on_a_busy_sm_up_to_a_point() -> None:
+    copies = [Step(opcode="LDGSTS.E.BYPASS.128", stall=2), Step(opcode="LDGDEPBAR", stall=1)]
+    loop = [*copies, Step(opcode="DEPBAR.LE", stall=1, groups=0)]
+    clk = [period_clk(loop, H200, warps=warps, ctas=1) for warps in (1, 2, 4, 8)]
+    rises = [later - sooner for sooner, later in pairwise(clk)]
+    assert rises == pytest.approx([56, 112, 224], rel=0.3)
+    more = period_clk(loop, H200, warps=16, ctas=1)
+    assert more - clk[-1] < 0.3 * rises[-1] + 8 * H200.copy_clk
 
 
 def test_nothing_is_random() -> None:

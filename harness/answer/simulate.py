@@ -3,9 +3,9 @@
 Every resident warp walks the loop's instructions. It may issue when its stall count has run out, the barriers
 it waits for are clear, and the pipe is free; each sub-partition issues one instruction a clock, the warp that
 waited longest first. Shared memory is one queue per SM, special functions one per sub-partition, cp.async a
-queue with a fixed latency behind it, that of a busy memory. The latencies were fitted by hand to 73 loops on
-one H200 and need not hold elsewhere: use the estimate to choose what is worth measuring, and say its spread,
-that of loops which were not fitted, with it.
+queue with a latency behind it that grows with the warps of the SM, as all SMs ask L2 at once. The latencies
+were fitted by hand to 83 loops on H200s and need not hold elsewhere: use the estimate to choose what is worth
+measuring, and say its spread, that of loops which were not fitted, with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from harness.answer.pipes import SUB_PARTITIONS, amount_of
 Unit = Literal["tensor", "shared", "xu", "math", "copy", "commit", "copied", "barrier", "other"]
 NEVER = float("inf")
 TRIPS, WARM = 8, 2
+# Warps of an SM from which on its copies come back no later.
+LOADED_WARPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Machine:
 
     Args:
         tensor_clk: between MMAs of one sub-partition. xu_clk: between special functions.
+        copy_latency: of a copy while nobody else copies; `copy_load_clk` more for each warp of the SM, up to
+            `LOADED_WARPS` of them.
         contention_clk: that a math instruction waits after an MMA in its sub-partition, and the other way.
     """
 
@@ -53,7 +57,8 @@ class Machine:
     xu_latency: float = 20.0
     other_latency: float = 20.0
     copy_clk: float = 12.0
-    copy_latency: float = 700.0
+    copy_latency: float = 250.0
+    copy_load_clk: float = 56.0
     barrier_latency: float = 20.0
     branch_clk: float = 0.0
     contention_clk: float = 3.0
@@ -78,6 +83,7 @@ class _Sm:
     """What the warps share; a list holds one value per sub-partition."""
 
     machine: Machine
+    copy_latency: float
     issue: list[float] = field(default_factory=lambda: [0.0] * SUB_PARTITIONS)
     tensor: list[float] = field(default_factory=lambda: [0.0] * SUB_PARTITIONS)
     math: list[float] = field(default_factory=lambda: [0.0] * SUB_PARTITIONS)
@@ -114,7 +120,8 @@ def period_clk(steps: Sequence[Step], machine: Machine, *, warps: int, ctas: int
     if not steps:
         raise ValueError("a loop without instructions has no period")
     plan = [(step, unit_of(step.opcode)) for step in steps]
-    sm = _Sm(machine=machine)
+    load_clk = machine.copy_load_clk * min(LOADED_WARPS, warps * ctas)
+    sm = _Sm(machine=machine, copy_latency=machine.copy_latency + load_clk)
     # CTAs do not start together; a few hundred clocks apart they neither march in step nor take turns.
     all_warps = [
         _Warp(cta=cta, part=(cta * warps + warp) % SUB_PARTITIONS, ready=311.0 * cta)
@@ -210,7 +217,7 @@ def _issue(plan: Sequence[tuple[Step, Unit]], sm: _Sm, warp: _Warp, clock: float
         done = sm.xu[part] + machine.xu_latency
     elif unit == "copy":
         sm.copy = max(sm.copy, clock) + machine.copy_clk
-        warp.copies = sm.copy + machine.copy_latency
+        warp.copies = sm.copy + sm.copy_latency
     elif unit == "commit":
         warp.groups = [*warp.groups[-7:], max(warp.copies, *warp.groups[-1:], 0.0)]
     if step.write < 6:
