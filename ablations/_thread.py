@@ -21,7 +21,12 @@ def _both(**changes: Level) -> tuple[Spot, ...]:
 _NO_COPIES: dict[str, Level] = {"gmem_copy": "stripped", "barriers": "stripped", "smem_copy": "stripped"}
 
 STEPS = (
-    Step(title="full", text="FlashAttention-2's forward main loop, nothing stripped.", spots=_both()),
+    Step(
+        title="full",
+        text="FlashAttention-2's forward main loop, with two stages of whole tiles and one barrier a "
+        "tile; nothing stripped.",
+        spots=_both(),
+    ),
     Step(
         title="no global copies",
         text="The first thing removed: `cp.async` goes, the loop reads one tile again and again.",

@@ -1,4 +1,4 @@
-"""The hardware counters of a record: what a profiler read of one warm launch, outside the timing."""
+"""The hardware counters of a record: what a profiler read of one launch, outside the timing."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ TRIES = 4
 def run_tool(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[Any]:
     """`subprocess.run`, started again where exec fails with EFAULT; raises what that raises.
 
-    Virtual machines whose memory is given back and fetched again under them fail an exec in some thousand
-    that way, when several threads start tools at once. Nothing has run then.
+    Where several threads start tools at once, some machines fail an exec in some thousand that way. Nothing
+    has run then.
     """
     for last in (*[False] * (TRIES - 1), True):
         try:

@@ -56,12 +56,12 @@ class Ncu:
         self.command: list[str] = []
         self.entries: tuple[Entry, ...] = ()
 
-    def __call__(self, command: Sequence[str], seconds: float) -> str:
+    def __call__(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         self.command = list(command)
         self.entries = pickle.loads(Path(command[-1]).read_bytes())[0]
         log = next(word for word in command if word.startswith("--log-file="))
         Path(log.partition("=")[2]).write_text(self.page)
-        return ""
+        return 0, ""
 
 
 def test_each_entry_gets_the_values_of_its_own_launch() -> None:
@@ -106,6 +106,22 @@ def test_refused_counters_are_named(tmp_path: Path) -> None:
     refusing = program(tmp_path, "echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1")
     with pytest.raises(ToolError, match="keeps hardware counters from this user"):
         read_counters([entry(0)], facts(), refusing)
+
+
+LOG = 'for word; do case $word in --log-file=*) log="${word#*=}";; esac; done; '
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission", "keeps hardware counters from this user"),
+        ("==ERROR== Failed to find metric x", "exit status 1: Failed to find metric x"),
+    ],
+)
+def test_what_ncu_complains_of_in_its_log_is_told(tmp_path: Path, line: str, words: str) -> None:
+    failing = program(tmp_path, f"{LOG} echo '{line}' > $log; exit 1")
+    with pytest.raises(ToolError, match=words):
+        read_counters([entry(0)], facts(), failing)
 
 
 def program(folder: Path, text: str) -> str:

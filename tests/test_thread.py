@@ -210,7 +210,7 @@ def test_where_a_profiler_was_quoted_it_says_what_it_read_of_full_and_floor(tmp_
     assert "| H200 SXM | full, one | 1000.0 | 36.6 | 53.2 | 0.52 | wait 1.14 |" in section
     assert "| H200 SXM | floor, one | 1000.0 | 36.6 | 88.4 |  | barrier 0.30 |" in section
     assert section.count("| H200 SXM | ") == 2 and "7.00" not in section
-    assert "- counters: Nsight Compute 2025.3.1 read one warm launch" in section
+    assert "- counters: Nsight Compute 2025.3.1 read one launch" in section
 
 
 def test_a_row_that_was_not_counted_is_left_out_and_without_any_nothing_is_said(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from harness.answer.costs import Amount, costs_of, series_of, tile_flops
 from harness.answer.decide import Evidence, Exposed, Gain
 from harness.answer.group import Group, has_numbers, median_of, rates_of
 from harness.answer.lattice import Shape
-from harness.answer.pipes import is_pipe
+from harness.answer.pipes import MEMORY, is_pipe
 from harness.answer.result import Attribution
 from harness.chips import identify, peak, pipe
 from harness.stats import Pair, Rule, Series, effects
@@ -73,17 +73,26 @@ def _table(gpu: str, sms: int, mode: Mode) -> float | None:
 
 def pipe_rates(files: Iterable[RecordFile]) -> dict[tuple[str, int], dict[str, float]]:
     """(GPU name, SMs) -> pipe -> the best rate that a loop of that pipe's own instruction reached, per clock
-    and SM in the pipe's unit. They stand above the table's for that GPU."""
+    and SM in the pipe's unit. They stand above the table's for that GPU. A memory level has a clock of its
+    own: its rate is the chip's in seconds, per SM clock at boost, as in the table."""
     best: dict[tuple[str, int], dict[str, float]] = {}
     for file in files:
         gpu = gpu_of(file)
         for record in file.records if gpu else ():
             name = mode_of(record)[0]
-            value = median_of(record, "flop_clk_sm") if has_numbers(record) else None
-            if value is not None and is_pipe(name):
+            if not is_pipe(name) or not has_numbers(record):
+                continue
+            value = _chip_rate(gpu, record) if name in MEMORY else median_of(record, "flop_clk_sm")
+            if value is not None:
                 rates = best.setdefault((str(gpu["name"]), int(gpu["sms"])), {})
                 rates[name] = max(rates.get(name, 0.0), value)
     return best
+
+
+def _chip_rate(gpu: Json, record: Json) -> float | None:
+    """Work per second of the whole chip, per SM and clock at boost; None where the chip is unknown."""
+    chip, seconds = identify(str(gpu["name"]), int(gpu["sms"])), median_of(record, "seconds")
+    return record["work"]["flops"] / seconds / chip.sms / chip.boost_hz if chip and seconds else None
 
 
 def ceiling_of(group: Group, measured: Mapping[tuple[str, int, Mode], Ceiling]) -> Ceiling | None:

@@ -129,6 +129,7 @@ def judge(
     mode = mode_of(group.full_record)
     counts = counts_of_record(group.full_record)
     prediction = predict(counts, group.chip, rates=rates) if counts and group.chip else None
+    own_rates = prediction is not None and prediction.binding in (rates or {})
     return Verdict(
         group=group,
         mode=mode,
@@ -140,7 +141,12 @@ def judge(
         prediction=prediction,
         sentence=sentence(decision, evidence, mode, ceiling, shares),
         evidence_text=evidence_text(
-            evidence, attribution, prediction, light_hz, group, own_rates=bool(rates)
+            evidence,
+            attribution,
+            prediction,
+            light_hz,
+            group,
+            own_rates=own_rates,
         ),
     )
 

@@ -174,7 +174,7 @@ def bound_text(measured: float, prediction: Prediction, *, own_rates: bool = Fal
     pipe = {"shared_bytes": "shared-memory"}.get(prediction.binding, prediction.binding)
     bound = f"{prediction.flop_clk_sm:.0f} {prediction.unit}/clk/SM, set by the {pipe} pipe"
     # The tables' bounds are at published rates, the highest there are: a little above.
-    bound += " at the rates measured here" if own_rates and prediction.binding != "tensor" else ""
+    bound += " at the rates measured here" if own_rates else ""
     if beaten:
         over = 100 * ratio - 100
         return f"ERROR OF THE SUITE: it beats the bound of its machine code ({bound}) by {over:.1f} %."
@@ -198,7 +198,7 @@ def _floor_text(attribution: Attribution, ratio: Amount) -> str:
     assert attribution.total is not None
     depth = ", ".join(f"{part} {level}" for part, level in attribution.depth.items())
     saved = _interval(attribution.total.scaled(1 / attribution.full))
-    return f"All of it removed ({depth}) saves {saved}; that floor runs at {_interval(ratio)} of the ceiling."
+    return f"The fastest deep strip ({depth}) saves {saved}; it runs at {_interval(ratio)} of the ceiling."
 
 
 def _clock_text(group: Group, evidence: Evidence, light_hz: float | None) -> list[str]:

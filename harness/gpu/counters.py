@@ -34,7 +34,7 @@ HOPPER, BLACKWELL = (9, 0), (10, 0)
 # As ncu writes one where numbers are written as in English: 34,603,008 or 53.21.
 _NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?([eE][-+]?\d+)?")
 
-Run = Callable[[Sequence[str], float], str]
+Run = Callable[[Sequence[str], float], tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def counters_of(cc: tuple[int, int]) -> tuple[Counter, ...]:
 def read_counters(
     entries: Sequence[Entry], facts: GpuFacts, program: str, *, run: Run | None = None
 ) -> dict[str, dict[str, float]]:
-    """Entry id -> counter -> value, of one warm launch each; what ncu does not give is left out.
+    """Entry id -> counter -> value, of one launch each; what ncu does not give is left out.
 
     Raises ToolError when ncu fails, may not read counters, or counted other launches than these.
     """
@@ -132,13 +132,14 @@ def read_counters(
             CHILD,
             str(plan),
         ]
-        said = (run or _run)(command, START_SECONDS + ENTRY_SECONDS * len(entries))
+        status, said = (run or _run)(command, START_SECONDS + ENTRY_SECONDS * len(entries))
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    _refuse_failure(status, f"{text}\n{said}")
     rows = table_of(text)
     names = [(row.get("Kernel Name") or "").split("(")[0] for row in rows]
     if names != [entry.kernel for entry in entries]:
         raise ToolError(
-            f"ncu counted {len(rows)} launches of {len(entries)}", detail=f"{text[-2000:]}\n{said[-2000:]}"
+            f"ncu counted {len(rows)} launches of {len(entries)}", detail=f"{text}\n{said}"[-2000:]
         )
     return {entry.id: _values(row, asked) for entry, row in zip(entries, rows, strict=True)}
 
@@ -172,8 +173,18 @@ def _values(row: Mapping[str, str], asked: Sequence[Counter]) -> dict[str, float
     return found
 
 
-def _run(command: Sequence[str], seconds: float) -> str:
-    """What the program says; its children end with it. ToolError when it fails, hangs or may not count."""
+def _refuse_failure(status: int, said: str) -> None:
+    """ToolError with ncu's own first complaint, from its log or its output, when it failed."""
+    if "ERR_NVGPUCTRPERM" in said:
+        raise ToolError("the driver keeps hardware counters from this user (ERR_NVGPUCTRPERM)", detail=said)
+    if status:
+        complaint = next((line for line in said.splitlines() if line.startswith("==ERROR==")), "")
+        why = f": {complaint.removeprefix('==ERROR==').strip()}" if complaint else ""
+        raise ToolError(f"ncu ended with exit status {status}{why}", detail=said[-2000:])
+
+
+def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Exit status and output; its children end with it. ToolError when it hangs or does not start."""
     environment = {
         **os.environ,
         "LC_ALL": "C.UTF-8",
@@ -201,8 +212,4 @@ def _run(command: Sequence[str], seconds: float) -> str:
             # Also on Ctrl-C: what ncu watches would go on using the GPU.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    if "ERR_NVGPUCTRPERM" in said:
-        raise ToolError("the driver keeps hardware counters from this user (ERR_NVGPUCTRPERM)", detail=said)
-    if process.returncode:
-        raise ToolError(f"ncu ended with exit status {process.returncode}", detail=said[-2000:])
-    return said
+    return process.returncode, said

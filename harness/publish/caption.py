@@ -42,7 +42,10 @@ def counters_words(rows: Sequence[Row], shown: Sequence[Column]) -> list[str]:
     if not words:
         return []
     tools = dict.fromkeys(str(row["profiler"]) for row in rows if row["profiler"])
-    read = f"{', '.join(tools)} read one warm launch of one text of a case, outside the timing"
+    read = (
+        f"{', '.join(tools)} read one launch of one text of a case, replayed for its passes with the caches "
+        "left alone, outside the timing"
+    )
     if TOP_STALL in shown:
         words.append(f"reasons read: {', '.join(_reasons(rows))}")
     return [f"counters: {'; '.join([read, *words])}"]

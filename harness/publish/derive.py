@@ -8,12 +8,13 @@ from typing import Any, TypeGuard
 
 from harness.chips import Chip, Rate, chip_peak, identify, peak
 from harness.counters import MATH_PIPE, MOST, TENSOR_ACTIVE, counters_of
-from harness.publish.known import Bounds
+from harness.publish.known import Bound, Bounds
 from harness.stats import BISTABLE, is_bistable
 
 Json = Mapping[str, Any]
 
 FLOP = "FLOP"
+# From here on a level of memory may be what holds a loop back: its best known rate is no sharp limit.
 NEAR_MEMORY = 0.75
 # Pipes that do not run at the SM clock, by what a reader calls them.
 MEMORY = {"l2_bytes": "L2", "dram_bytes": "DRAM"}
@@ -81,14 +82,17 @@ def bound_numbers(header: Json, record: Json, rate: float | None, bounds: Bounds
     return {
         "bound": found.flop_clk_sm,
         "binding": found.binding,
-        "memory": found.memory if _is_near(rate, found.memory_flop_clk_sm) else None,
+        **_memory_numbers(rate, found),
         "of_bound": None if rate is None else 100 * rate / found.flop_clk_sm,
     }
 
 
-def _is_near(rate: float | None, most: float | None) -> bool:
-    """Whether a rate is so near what a memory level gives at most that it may be what holds it back."""
-    return rate is not None and most is not None and rate >= NEAR_MEMORY * most
+def _memory_numbers(rate: float | None, found: Bound) -> dict[str, Any]:
+    """The memory level and the percentage that a rate is of what it leaves, where that is near."""
+    most = found.memory_flop_clk_sm
+    if rate is None or not most or rate < NEAR_MEMORY * most:
+        return {}
+    return {"memory": found.memory, "of_memory": 100 * rate / most}
 
 
 def _predicted_numbers(predicted: Json) -> dict[str, Any]:
@@ -193,17 +197,21 @@ def _sum(*parts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def notes_of(record: Json, memory: str | None = None) -> tuple[str, ...]:
-    """What a reader of the row must know; `memory` is the memory level that limits it, where it is not the
-    one that the record's own path names."""
+def notes_of(record: Json, memory: str | None = None, share: float | None = None) -> tuple[str, ...]:
+    """What a reader of the row must know; `memory` is a level of memory whose best known rate it reaches to
+    `share` percent, where it is not the one that the record's own path names."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
     if is_bistable(record.get("samples") or {}):
         notes.append(f"bistable: the SMs of one launch fall into two groups, over {100 * BISTABLE:g} % apart")
-    level = MEMORY.get(memory or str((record.get("work") or {}).get("mma_path")))
-    if level and record.get("samples"):
+    own = MEMORY.get(str((record.get("work") or {}).get("mma_path")))
+    other = MEMORY.get(memory or "")
+    clock = "has a clock of its own: at another SM clock the cycles differ"
+    if own and record.get("samples"):
+        notes.append(f"limited by {own}, which {clock}")
+    elif other and share is not None:
         notes.append(
-            f"limited by {level}, which has a clock of its own: at another SM clock the cycles differ"
+            f"at {share:.0f} % of the most that {other} is known to give: it may be the limit, and {clock}"
         )
     return tuple(notes)
 

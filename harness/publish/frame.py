@@ -71,7 +71,7 @@ COLUMNS: Mapping[str, str] = {
     "effect_note": "why the word is no stronger one",
     "codegen_percent": "half the range of flop_clk_sm over builds, percent of their median",
     "spread_percent": "range of FLOP per clock over the SMs of a launch, percent",
-    "profiler": "what read the counters that follow, of one warm launch outside the timing",
+    "profiler": "what read the counters that follow, of one launch outside the timing",
     "tensor_active_percent": "active cycles of an SM in which the tensor pipe worked, percent",
     "issue_active_percent": "active cycles of a sub-partition that issued an instruction, percent",
     "mufu_active_percent": "instructions of the MUFU pipe, percent of what it sustains",
@@ -87,6 +87,7 @@ COLUMNS: Mapping[str, str] = {
     "of_bound": "flop_clk_sm as a percentage of bound",
     "binding": "the pipe that sets the bound",
     "memory": "memory level that is busy longer than that pipe, where the rate is near what it gives",
+    "of_memory": "flop_clk_sm as a percentage of what that level leaves at its best known rate",
     "second": "the pipe that is next",
     "margin": "its clocks over those of the binding one",
     "bound_tflop_s": "bound at the boost clock of the specification, TFLOP/s, of a predicted row",
@@ -152,7 +153,7 @@ def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> I
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
         row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         row |= working_set(file.header, record)
-        row["notes"] = "; ".join(notes_of(record, row["memory"]))
+        row["notes"] = "; ".join(notes_of(record, row["memory"], row["of_memory"]))
         row["stale"] = stale_label(record, current)
         row["record"] = record
         yield row

@@ -26,6 +26,7 @@ def peaks_table(gpus: Sequence[Rows], ceilings: Mapping[str, Spot]) -> list[str]
     """Lines: one row per GPU, peaks at the boost clock of the specification; then who reads what."""
     cells: list[list[str]] = []
     reads: dict[int, list[str]] = {}
+    alike: list[str] = []
     for rows in gpus:
         single, half = (rows.row(ceilings[acc]) if acc in ceilings else None for acc in ("f32", "f16"))
         if single is None:
@@ -45,12 +46,14 @@ def peaks_table(gpus: Sequence[Rows], ceilings: Mapping[str, Spot]) -> list[str]
                 "*predicted*" if single["type"] == "predicted" else "measured",
             ]
         )
+        if single["own_peak"] and single["own_peak"] == single["chip_peak"]:
+            alike.append(escape(rows.name))
         if chip is not None:
             reads.setdefault(round(chip), []).append(escape(rows.name))
     if not cells:
         return []
     said = "; ".join(f"{percent} % on {', '.join(names)}" for percent, names in sorted(reads.items()))
-    return [*markdown_table(HEADER, cells).splitlines(), "", *_reads(said, reads.get(100, []))]
+    return [*markdown_table(HEADER, cells).splitlines(), "", *_reads(said, alike)]
 
 
 def _reads(said: str, alike: Sequence[str]) -> list[str]:
@@ -63,8 +66,8 @@ def _reads(said: str, alike: Sequence[str]) -> list[str]:
     )
     if alike:
         text += (
-            f" On {', '.join(alike)} no peak is higher: 50 % there is not a matter of the peak, the MMAs "
-            "wait for something."
+            f" On {', '.join(alike)} no peak is higher: 50 % of the FLOP rate, or of active cycles, is not a "
+            "matter of the peak there, the MMAs wait for something."
         )
     return [text]
 
