@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.counters import counters_of
-from harness.publish.columns import MATH_THROTTLE, TENSOR, TOP_STALL, Column, Row
+from harness.publish.columns import ESTIMATE, MATH_THROTTLE, TENSOR, TOP_STALL, Column, Row
 from harness.publish.derive import median, product_of
 from harness.publish.section import Section
 from harness.publish.stale import refresh_command
@@ -29,7 +29,7 @@ def caption(section: Section, shown: Sequence[Column] = ()) -> tuple[str, ...]:
     """
     lines = [_machine(section), _clocks(section), _conditions(section), *_peaks(section)]
     lines += counters_words(section.rows, shown)
-    lines += _words(section)
+    lines += _words(section, shown)
     lines += _runs(section.headers)
     lines += [f"PARTIAL: {reason}" for reason in section.partial]
     lines += _stale(section)
@@ -125,11 +125,11 @@ def _working_sets(section: Section) -> str:
     )
 
 
-def _words(section: Section) -> list[str]:
+def _words(section: Section, shown: Sequence[Column]) -> list[str]:
     """How the words of a table of effects are to be read, and what a bound is."""
     if section.predicted:
         return [_bounds(section)]
-    lines = _estimates(section)
+    lines = _estimates(section) if ESTIMATE in shown else []
     if not any(row["effect"] for row in section.rows):
         return lines
     builds = [row["builds"] for row in section.rows if row["builds"]]
