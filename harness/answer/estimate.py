@@ -11,9 +11,8 @@ from harness.answer.simulate import Machine, Step, period_clk
 from harness.chips import Chip, pipe
 
 # Measured over estimated, lowest, median and highest, on an H200: on 26 loops of two studies that the
-# latencies were not fitted to, and on the 83 loops of the three that they were. A test works both out from the
-# records.
-# 60 further loops, of other configurations, of which no prediction is stored: 0.79, 0.90, 1.02.
+# latencies were not fitted to, and on the 83 loops of the three that they were. A test works both out from
+# the records. 60 more loops, of other configurations, of which no prediction is stored: 0.79, 0.90, 1.02.
 SPREAD = (0.77, 0.91, 1.17)
 FITTED = (0.78, 0.95, 1.16)
 THREADS = 32

@@ -211,7 +211,7 @@ def notes_of(record: Json, memory: str | None = None, share: float | None = None
         notes.append(f"limited by {own}, which {clock}")
     elif other and share is not None:
         notes.append(
-            f"at {share:.0f} % of the most that {other} is known to give: it may be the limit, and {clock}"
+            f"at about {5 * round(share / 5)} % of the most that {other} is known to give: it may be the limit, and {clock}"
         )
     return tuple(notes)
 
