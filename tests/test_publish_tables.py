@@ -500,7 +500,7 @@ def test_a_row_limited_by_memory_says_that_its_cycles_are_not_free_of_the_clock(
     context = publish.Context(bounds=lambda header, record: bound)
     publish.publish(tmp_path, context=context)
     (found,) = csv.DictReader(io.StringIO(next((tmp_path / "tables").glob("demo*.csv")).read_text()))
-    assert (f"of the most that {name} is known to give: it may be the limit" in found["notes"]) == (
+    assert (f"near the most that {name} is known to give, which may be the limit" in found["notes"]) == (
         name is not None
     )
 

@@ -197,9 +197,9 @@ def _sum(*parts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def notes_of(record: Json, memory: str | None = None, share: float | None = None) -> tuple[str, ...]:
-    """What a reader of the row must know; `memory` is a level of memory whose best known rate it reaches to
-    `share` percent, where it is not the one that the record's own path names."""
+def notes_of(record: Json, memory: str | None = None) -> tuple[str, ...]:
+    """What a reader of the row must know; `memory` is a level of memory whose best known rate is near, where it
+    is not the one that the record's own path names."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
     if is_bistable(record.get("samples") or {}):
@@ -209,10 +209,8 @@ def notes_of(record: Json, memory: str | None = None, share: float | None = None
     clock = "has a clock of its own: at another SM clock the cycles differ"
     if own and record.get("samples"):
         notes.append(f"limited by {own}, which {clock}")
-    elif other and share is not None:
-        notes.append(
-            f"at about {5 * round(share / 5)} % of the most that {other} is known to give: it may be the limit, and {clock}"
-        )
+    elif other:
+        notes.append(f"near the most that {other} is known to give, which may be the limit, and {clock}")
     return tuple(notes)
 
 

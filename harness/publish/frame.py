@@ -153,7 +153,7 @@ def _rows(file: RecordFile, current: Current | None, bounds: Bounds | None) -> I
         row["ratio"] = ratio_to_full(record, fulls.get(_full_key(record, record.get("full"))))
         row |= bound_numbers(file.header, record, row["flop_clk_sm"], bounds)
         row |= working_set(file.header, record)
-        row["notes"] = "; ".join(notes_of(record, row["memory"], row["of_memory"]))
+        row["notes"] = "; ".join(notes_of(record, row["memory"]))
         row["stale"] = stale_label(record, current)
         row["record"] = record
         yield row
