@@ -198,8 +198,8 @@ def _sum(*parts: int | None) -> int | None:
 
 
 def notes_of(record: Json, memory: str | None = None) -> tuple[str, ...]:
-    """What a reader of the row must know; `memory` is a level of memory whose best known rate is near, where it
-    is not the one that the record's own path names."""
+    """What a reader of the row must know; `memory` is a level of memory whose best known rate is near, where
+    it is not the one that the record's own path names."""
     notes = [str(note) for note in (record.get("build") or {}).get("notes") or ()]
     notes += [str(c["message"]) for c in record.get("checks") or () if c.get("passed") and c.get("message")]
     if is_bistable(record.get("samples") or {}):
