@@ -23,7 +23,7 @@ from harness.chips.peaks import (
     slice_of,
     tflops,
 )
-from harness.chips.target import DEFAULT_ARCHS, Target, arch_of, parse_target, target_archs
+from harness.chips.target import DEFAULT_ARCHS, Target, arch_of, parse_target, target_archs, usual_archs
 
 __all__ = [
     "ABOVE_PEAK",
@@ -55,4 +55,5 @@ __all__ = [
     "spell",
     "target_archs",
     "tflops",
+    "usual_archs",
 ]

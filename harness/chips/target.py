@@ -43,6 +43,14 @@ def arch_of(cc: Capability) -> str:
     return plain_arch(cc) + ("a" if "a" in limits.suffixes else "")
 
 
+def usual_archs(supported: Collection[str]) -> tuple[str, ...]:
+    """The architectures of DEFAULT_ARCHS that this NVRTC compiles for, in order; UsageError for none."""
+    archs = tuple(arch for arch in DEFAULT_ARCHS if arch in supported)
+    if not archs:
+        raise UsageError(f"this NVRTC compiles for none of {' '.join(DEFAULT_ARCHS)}; name a --target")
+    return archs
+
+
 def parse_target(text: str, supported: Collection[str] | None = None) -> Target:
     """The architecture a user named: sm_90a, 90a, compute_90a; sm_90, 90, compute_90; 9.0.
 

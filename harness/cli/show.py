@@ -53,7 +53,7 @@ def _arch(arguments: argparse.Namespace) -> tuple[str | None, str]:
     That of --target, else of the GPU here, else the newest that a run builds for.
     """
     from harness.build.toolkit import supported_archs
-    from harness.chips import DEFAULT_ARCHS, arch_of, parse_target
+    from harness.chips import arch_of, parse_target, usual_archs
     from harness.gpu.facts import find_gpu
 
     if not arguments.sass:
@@ -65,10 +65,7 @@ def _arch(arguments: argparse.Namespace) -> tuple[str | None, str]:
     gpu = find_gpu()
     if not isinstance(gpu, str):
         return arch_of(gpu.cc), f"of {gpu.name}, the GPU here; --target names another"
-    known = [arch for arch in DEFAULT_ARCHS if arch in supported_archs()]
-    if not known:
-        raise UsageError(f"this NVRTC compiles for none of {' '.join(DEFAULT_ARCHS)}; name a --target")
-    return known[-1], "no GPU here, the newest usual target; --target names another"
+    return usual_archs(supported_archs())[-1], "no GPU here, the newest usual target; --target names another"
 
 
 def _text(study: Study, case: Case, arch: str | None, arguments: argparse.Namespace) -> str:

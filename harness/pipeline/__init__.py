@@ -15,7 +15,6 @@ from harness.build.build import Job, Result
 from harness.build.cache import Cache
 from harness.build.toolkit import supported_archs
 from harness.cases import CEILING, full_case
-from harness.errors import UsageError
 from harness.gpu.device import GpuDevice
 from harness.gpu.facts import GpuFacts, find_gpu
 from harness.model import Case, Study
@@ -114,10 +113,7 @@ def _architectures(plan: Plan, facts: GpuFacts | None) -> tuple[str, ...]:
         return tuple(dict.fromkeys(chips.parse_target(word, known).arch for word in plan.targets))
     if facts:
         return (chips.arch_of(facts.cc),)
-    archs = tuple(arch for arch in chips.DEFAULT_ARCHS if arch in known)
-    if not archs:
-        raise UsageError(f"this NVRTC compiles for none of {' '.join(chips.DEFAULT_ARCHS)}; name a --target")
-    return archs
+    return chips.usual_archs(known)
 
 
 def _main(cases: Sequence[Case]) -> tuple[Case, ...]:
