@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from harness import probes
 from harness.build.contract import counted
 from harness.errors import ToolError, UsageError
-from harness.gpu.commands import make_entry
 from harness.gpu.counters import read_counters
 from harness.model import Study
 from harness.pipeline.timed import Bench, Candidate
@@ -41,10 +40,7 @@ def read_hardware(bench: Bench, verified: Sequence[Candidate], ui: Ui) -> None:
     if not bench.plan.counters or not firsts:
         return
     study = bench.study
-    entries = [
-        make_entry(c.id, c.build, study.name, bench.run(c.case, c.sizes, c.fill), study.work(c.case, c.sizes))
-        for c in firsts
-    ]
+    entries = [bench.entry(candidate) for candidate in firsts]
     with ui.stage(f"count {len(entries)} launches of {study.name}", None):
         try:
             tool = f"Nsight Compute {probes.ncu()}"

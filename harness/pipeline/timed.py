@@ -13,7 +13,7 @@ from harness.answer.counts import counts_of_build
 from harness.build.build import Result
 from harness.check.verify import compare
 from harness.errors import AblationError, VerifyError
-from harness.gpu.commands import Run, StudyInputs, make_entry
+from harness.gpu.commands import Entry, Run, StudyInputs, make_entry
 from harness.gpu.device import GpuDevice
 from harness.gpu.facts import GpuFacts
 from harness.model import Build, Case, Check, Study, Values, Where
@@ -58,6 +58,12 @@ class Bench:
     facts: GpuFacts
     arch: str
     plan: Plan
+
+    def entry(self, candidate: Candidate) -> Entry:
+        """What the GPU is given of a candidate: its kernel, and the launch that is timed."""
+        run = self.run(candidate.case, candidate.sizes, candidate.fill)
+        work = self.study.work(candidate.case, candidate.sizes)
+        return make_entry(candidate.id, candidate.build, self.study.name, run, work)
 
     def run(self, case: Case, sizes: Values, fill: str) -> Run:
         """One launch of a case at some sizes, with its data made in the worker."""
@@ -157,11 +163,8 @@ def prepare_and_verify(
 def _verified(
     bench: Bench, candidate: Candidate, device: GpuDevice, references: References, *, first: bool
 ) -> AblationError | None:
-    case = candidate.case
     try:
-        timed = bench.run(case, candidate.sizes, candidate.fill)
-        work = bench.study.work(case, candidate.sizes)
-        loaded = device.prepare(make_entry(candidate.id, candidate.build, bench.study.name, timed, work))
+        loaded = device.prepare(bench.entry(candidate))
         if loaded.ctas_per_sm != candidate.build.ctas_per_sm:
             candidate.record["build"]["notes"].append(
                 f"the driver fits {loaded.ctas_per_sm} CTAs per SM, arithmetic {candidate.build.ctas_per_sm}"
