@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablations import _attention_reference as attention_reference
+from harness.floats import to_bfloat16
 from harness.model import (
     Array,
     Case,
@@ -28,7 +29,6 @@ from harness.model import (
     Values,
     Where,
     Work,
-    to_bfloat16,
 )
 
 # Values of one input from which on starting threads costs less than it saves.

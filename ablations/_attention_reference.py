@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Case, Expected, as_float64
+from harness.floats import as_float64
+from harness.model import Case, Expected
 
 F64 = NDArray[np.float64]
 UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}

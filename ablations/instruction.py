@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from harness.floats import as_float64, to_bfloat16
 from harness.model import (
     Array,
     Case,
@@ -29,8 +30,6 @@ from harness.model import (
     Values,
     Where,
     Work,
-    as_float64,
-    to_bfloat16,
 )
 
 STEPS, B_POOL = 8, 4  # MMAs of a chain per iteration, and the B fragments they take turns with

@@ -18,8 +18,9 @@ from harness.cases import CEILING, default_cases, make_case
 from harness.check.verify import round_to
 from harness.chips import DEFAULT_ARCHS
 from harness.errors import AblationError
+from harness.floats import to_bfloat16
 from harness.key import digest
-from harness.model import Array, Case, Expected, Inspection, Level, Source, Study, Values, to_bfloat16
+from harness.model import Array, Case, Expected, Inspection, Level, Source, Study, Values
 from harness.render import source_digest
 
 STUDIES = ablations.load()

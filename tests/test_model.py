@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from harness import errors
 from harness.errors import AblationError, StudyError
-from harness.model import STATUSES, Launch, Switch, Values, as_float64, to_bfloat16
+from harness.floats import as_float64, to_bfloat16
+from harness.model import STATUSES, Launch, Switch, Values
 from tests.studies import ATTENTION, STUDIES, case_of
 
 ITEMS = st.dictionaries(st.text(min_size=1, max_size=4), st.integers() | st.text(max_size=4), max_size=5)

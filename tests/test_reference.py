@@ -15,7 +15,8 @@ from warp import Warp
 from ablations import _attention
 from ablations import _attention_reference as attention_reference
 from harness.check.verify import compare
-from harness.model import Array, Case, Expected, Inputs, Study, Values, Where, as_float64
+from harness.floats import as_float64
+from harness.model import Array, Case, Expected, Inputs, Study, Values, Where
 from tests.studies import ATTENTION, INSTRUCTION, MAIN, case_of, name_of, stored
 
 H200 = Where(sms=132, ctas_per_sm=2)

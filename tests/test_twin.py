@@ -15,7 +15,8 @@ from harness.cases import CEILING, default_cases
 from harness.check import twin_build
 from harness.check.twin import run_twin, twin_available
 from harness.errors import CompileError, LaunchError, ToolError
-from harness.model import Array, Case, Launch, OutputSpec, Scalar, Study, as_float64, to_bfloat16
+from harness.floats import as_float64, to_bfloat16
+from harness.model import Array, Case, Launch, OutputSpec, Scalar, Study
 from harness.render import DEVICE_HEADERS, HOST_HEADERS
 from tests.twin_cases import CACHE, Ahead, kernel, run_case, run_kernel
 

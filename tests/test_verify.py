@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.check.verify import POISON, compare, round_to, scan
-from harness.model import Array, Expected, Values, as_float64, to_bfloat16
+from harness.floats import as_float64, to_bfloat16
+from harness.model import Array, Expected, Values
 
 DTYPES = ("float16", "uint16", "float32")
 FINITE = st.floats(-6e4, 6e4, allow_nan=False)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import Array, Check, Expected, Values, as_float64
+from harness.floats import as_float64
+from harness.model import Array, Check, Expected, Values
 
 POISON = 0xFF
 """The byte outputs are filled with before a launch: an element of these bytes alone was never written.

@@ -20,10 +20,11 @@ from harness.build.cache import Cache
 from harness.build.nvrtc import compile_cubin
 from harness.cases import CEILING, default_cases
 from harness.check.twin import run_twin, twin_available
+from harness.floats import as_float64
 from harness.gpu.commands import Run, StudyInputs, make_entry
 from harness.gpu.device import GpuDevice
 from harness.gpu.facts import find_gpu
-from harness.model import Case, Study, as_float64
+from harness.model import Case, Study
 from harness.render import render
 
 FOUND = find_gpu()
