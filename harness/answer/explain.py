@@ -12,6 +12,7 @@ from harness.answer.result import Attribution, Row
 from harness.answer.verdict import Verdict
 from harness.answer.words import peak_words
 from harness.chips import Rate
+from harness.estimates import how_far_off
 
 WIDTH = 80
 _SHORT = {"code generation": "codegen", "within noise": "noise"}
@@ -114,11 +115,9 @@ def prediction_lines(gpu: str, predictions: Iterable[Prediction]) -> list[str]:
     for sentence in dict.fromkeys(prediction_sentence(p) for p in found):
         lines += _wrapped(sentence, indent="  ")
     if any(p.estimate is not None for p in found):
-        (low, middle, high), (first, half, last) = SPREAD, FITTED
         lines += _wrapped(
-            "est.: TFLOP/s of a simulated SM, an estimate and no bound: on an H200 loops it was fitted to "
-            f"ran at {first} to {last} of it (median {half}), others at {low} to {high} ({middle}); other "
-            "chips were never compared.",
+            "est.: TFLOP/s of a simulated SM, an estimate and no bound: on an H200 "
+            f"{how_far_off(SPREAD, FITTED)}; other chips were never compared.",
             indent="  ",
         )
     unknown = sorted({name for p in found for name in p.unknown})

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.counters import counters_of
+from harness.estimates import how_far_off
 from harness.publish.columns import ESTIMATE, MATH_THROTTLE, TENSOR, TOP_STALL, Column, Row
 from harness.publish.derive import median, product_of
 from harness.publish.section import Section
@@ -152,7 +153,7 @@ def _estimates(section: Section) -> list[str]:
     if not found:
         return []
     toolkits = dict.fromkeys(str(record.get("toolkit")) for record in found)
-    told = how_far_off(found[0].get("predicted") or {})
+    told = told_of_estimates(found[0].get("predicted") or {})
     return [f"estimate: of a simulated SM running the code of NVRTC {', '.join(toolkits)}{_no_bound(told)}"]
 
 
@@ -160,19 +161,10 @@ def _no_bound(told: str) -> str:
     return f"; it is no bound: on an H200 {told}; other chips were never compared" if told else ""
 
 
-def how_far_off(predicted: Mapping[str, Any]) -> str:
-    """What loops reached of their estimate, those it was fitted to and others; "" where nobody said."""
-    spread, fitted = predicted.get("estimate_spread"), predicted.get("estimate_fitted")
-    if not spread:
-        return ""
-    low, middle, high = (f"{value:g}" for value in spread)
-    if not fitted:
-        return f"loops it was not fitted to ran at {low} to {high} of it (median {middle})"
-    first, half, last = (f"{value:g}" for value in fitted)
-    return (
-        f"loops it was fitted to ran at {first} to {last} of it (median {half}), others at {low} to {high} "
-        f"({middle})"
-    )
+def told_of_estimates(predicted: Mapping[str, Any]) -> str:
+    """What a stored prediction says of how far off estimates were; "" where it says nothing."""
+    spread = predicted.get("estimate_spread")
+    return how_far_off(spread, predicted.get("estimate_fitted") or ()) if spread else ""
 
 
 def _bounds(section: Section) -> str:
@@ -180,7 +172,7 @@ def _bounds(section: Section) -> str:
     found = [row["record"].get("predicted") or {} for row in section.rows]
     hz = next((p["boost_hz"] for p in found if p.get("boost_hz")), None)
     text += f"; TFLOP/s at {hz / 1e6:.0f} MHz boost by specification" if hz else ""
-    told = next((said for p in found if (said := how_far_off(p))), "")
+    told = next((said for p in found if (said := told_of_estimates(p))), "")
     return f"{text}; estimate: of a simulated SM{_no_bound(told)}" if told else text
 
 

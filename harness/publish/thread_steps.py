@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.publish.caption import how_far_off
+from harness.publish.caption import told_of_estimates
 from harness.publish.columns import Row
 from harness.publish.known import Answer
 from harness.publish.markdown import escape, markdown_table
@@ -214,5 +214,5 @@ def _what_binds(gpus: Sequence[Rows], story: Story) -> list[str]:
 def simulations(gpus: Sequence[Rows], story: Story) -> list[str]:
     """How far off estimates were, as the records say."""
     found = [row["record"].get("predicted") or {} for rows in gpus for row in full_rows(rows, story)]
-    told = next((said for one in found if (said := how_far_off(one))), "")
+    told = next((said for one in found if (said := told_of_estimates(one))), "")
     return [f"- How far off a simulation is: on an H200 {told}."] if told else []
