@@ -34,8 +34,8 @@ class Counters:
     @property
     def top_stall(self) -> tuple[str, float] | None:
         """The reason of those read with most such clocks, and how many; None where none stalled."""
-        reason, warps = next(iter(self.stalls.items()), ("", 0.0))
-        return (reason, warps) if warps > 0 else None
+        reason, clocks = next(iter(self.stalls.items()), ("", 0.0))
+        return (reason, clocks) if clocks > 0 else None
 
 
 def counters_of(record: Mapping[str, Any]) -> Counters | None:

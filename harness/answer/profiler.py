@@ -57,12 +57,11 @@ def _contradiction(group: Group, record: Json, active: float | None) -> list[str
 
     Only where both accumulators have one peak: elsewhere nobody knows of which rate the counter is a share.
     """
-    mode, rate = mode_of(record), median_of(record, "flop_clk_sm")
-    own = peak(group.chip, *mode) if group.chip and mode[0] == _PATH else None
-    if own is None or rate is None or active is None:
+    chip, mode, rate = group.chip, mode_of(record), median_of(record, "flop_clk_sm")
+    if chip is None or mode[0] != _PATH or rate is None or active is None:
         return []
-    other = other_peak(group.chip, *mode) if group.chip else None
-    if other is not None and other.flop_clk_sm != own.flop_clk_sm:
+    own, other = peak(chip, *mode), other_peak(chip, *mode)
+    if own is None or (other is not None and other.flop_clk_sm != own.flop_clk_sm):
         return []
     share = 100 * rate / own.flop_clk_sm
     apart = share - active
